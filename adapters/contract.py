@@ -1,0 +1,194 @@
+"""What every adapter takes and gives: an exchange in, an observation out, nothing decided.
+
+An adapter carries out exactly one attempt (or one probe) and reports what it saw. It never decides whether the action
+was executed, never sends twice, and never raises across this border except for cancellation: a failure is an
+observation like any other.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class Phase(StrEnum):
+    """How far an attempt got. Ordered by `PHASE_ORDER`; a phase alone proves nothing, see `Observation.nothing_left`."""
+
+    PREPARED = "prepared"
+    """Nothing was done on the network yet."""
+    CONNECTING = "connecting"
+    """Name look-up, TCP connect, proxy or TLS handshake under way."""
+    CONNECTED = "connected"
+    """A usable connection exists; the before-send check has not passed."""
+    REQUEST_STARTED = "request_started"
+    """The before-send check passed; request bytes may have left."""
+    REQUEST_WRITTEN = "request_written"
+    """The whole request was handed to the operating system."""
+    RESPONSE_STARTED = "response_started"
+    """The head of a final answer was read and parsed."""
+    RESPONSE_COMPLETE = "response_complete"
+    """The answer was read to the end its own framing promises."""
+
+
+PHASE_ORDER: tuple[Phase, ...] = tuple(Phase)
+
+
+class Framing(StrEnum):
+    """How the end of an answer's body is known (RFC 9112 section 6.3)."""
+
+    LENGTH = "length"
+    CHUNKED = "chunked"
+    EMPTY = "empty"
+    """No body by rule: 204, 304, or an answer to HEAD."""
+    UNTIL_CLOSE = "until_close"
+    """The end is the end of the connection: a cut looks like completion, so this never proves a whole answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A credential joined to the exchange at the last moment. Its text appears in no repr, log or error."""
+
+    kind: str
+    """`bearer`, `header`, `basic` or `query`."""
+    name: str
+    """Header or query parameter that carries it (`Authorization` for bearer and basic)."""
+    value: str = field(repr=False)
+    """The complete header or parameter value, for example `Bearer …`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """Where an exchange may go. Built from the service definition, never from arguments."""
+
+    origin: str
+    """`scheme://host[:port]`, lower case, no path."""
+    allow_private: bool = False
+    """Loopback, private and link-local addresses are allowed (metadata addresses never are)."""
+    ca_file: str | None = None
+    """PEM bundle to trust instead of the system's."""
+    connect_seconds: float = 5.0
+    proxy: str | None = None
+    """Explicit HTTP proxy URL; the environment is never consulted."""
+    reuse: bool = False
+    """`connection: reuse`, for reads only."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpExchange:
+    """The exact request of one attempt. The same bytes for every attempt of an operation."""
+
+    method: str
+    url: str
+    """Absolute, already percent-encoded; its origin equals `target.origin`."""
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    target: HttpTarget
+    request_seconds: float
+    """Deadline of this attempt from the start of connecting to the end of the answer."""
+    body_max_bytes: int = 1_000_000
+    """Bound of the answer's body after decompression; what exceeds it is cut and marked."""
+    secret: Secret | None = None
+    is_read: bool = False
+    """A probe, or an attempt of an action whose effect is `read`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a final answer, handed to `Hooks.on_head` before any of the body is read."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Calls back into the owner of the attempt.
+
+    `before_send` runs when a connection stands and no request byte has left. A returned sentence refuses the attempt,
+    which then provably sent nothing. It checks lease, deadline and, for a repeat under the same key, the window.
+    `on_head` is awaited after the head of the answer and before its body, so that a handle survives a crash there.
+    """
+
+    before_send: Callable[[], str | None]
+    on_head: Callable[[Head], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one attempt or probe showed. A value: it claims nothing about success.
+
+    Times are milliseconds: `*_ms` wall clock since the Unix epoch, `*_boot_ms` CLOCK_BOOTTIME of this machine.
+    """
+
+    phase: Phase
+    nothing_left: bool
+    """Proof that no request byte left this machine. The only field on which "not sent" may rest."""
+    started_ms: int
+    ended_ms: int
+    closed_boot_ms: int | None
+    """When our socket was hard-closed, so that no further byte can leave; None if that is not certain."""
+    summary: str
+    """One plain sentence without personal data, for example "response deadline exceeded after request write"."""
+    bytes_written: int | None = None
+    """Bytes that the operating system took from us, handshakes included under TLS: proves zero, not completeness."""
+    bytes_expected: int | None = None
+    request_complete: bool = False
+    """The whole request was written before the answer was taken as one."""
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    framing: Framing | None = None
+    body: bytes = field(default=b"", repr=False)
+    """Decoded body, at most `body_max_bytes`."""
+    body_complete: bool = False
+    """The body ended where its framing says, and was decoded without error."""
+    body_cut: bool = False
+    """The body was longer than `body_max_bytes` and the rest was dropped."""
+    body_sha256: str | None = None
+    """Hash of the raw body as received, hex."""
+    error_class: str | None = None
+    error_cause: str | None = None
+    peer: str | None = None
+    tls: str | None = None
+    """Protocol version and certificate fingerprint of the peer."""
+    contradictions: tuple[str, ...] = ()
+    """Things that cannot both be true, for example a 2xx before the request was fully written."""
+
+    def header(self, name: str) -> str | None:
+        """First value of a response header, by case-insensitive name."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key.lower() == wanted), None)
+
+    @property
+    def answered(self) -> bool:
+        """A whole, framed answer to a wholly written request, free of contradictions."""
+        return (
+            self.status is not None
+            and self.body_complete
+            and self.request_complete
+            and self.framing not in (None, Framing.UNTIL_CLOSE)
+            and not self.contradictions
+        )
+
+
+class Transport(Protocol):
+    """One way to the outside. Ports for tests and the simulator implement the same call.
+
+    `attempt` never raises except `asyncio.CancelledError` (after closing its socket), never repeats anything, and
+    returns within the exchange's deadlines.
+    """
+
+    async def attempt(self, exchange: HttpExchange, hooks: Hooks) -> Observation:
+        """Carry out one exchange and say what was seen."""
+        ...
+
+    async def self_test(self) -> Mapping[str, str]:
+        """Prove on loopback that this build keeps its promises; raises `SelfTestFailed` with the broken one."""
+        ...
+
+    async def close(self) -> None:
+        """Release pooled resources. Attempts under way are aborted."""
+        ...
+
+
+class SelfTestFailed(RuntimeError):
+    """The start-up self-test found a promise broken; the gateway must not start."""
