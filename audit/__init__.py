@@ -1,0 +1,3 @@
+"""The audit log; usable alone, without a gateway."""
+
+MARKER = "action-gateway"
