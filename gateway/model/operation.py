@@ -1,0 +1,257 @@
+"""An operation and its attempts: what the caller asked for, once, and everything tried for it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gateway.model.evidence import Evidence, Look
+
+
+class State(StrEnum):
+    """Where an operation is in its life. Never one variable with its outcome."""
+
+    HELD = "held"
+    """Waits for a person. Moved by their decision, by expiry, or by its caller withdrawing it."""
+    READY = "ready"
+    """May be sent. Moved by the driver when a place is free, or cancelled while nothing may have left."""
+    SENDING = "sending"
+    """An attempt is under way under a lease. Moved by what the adapter observed, or by the reaper."""
+    ACCEPTED = "accepted"
+    """The service took it and gave a handle. Moved by polling the handle."""
+    IN_DOUBT = "in_doubt"
+    """May or may not have been carried out. Moved by evidence only."""
+    UNRESOLVED = "unresolved"
+    """The recovery deadline passed in doubt. Watched; moved by late evidence or a person's attestation."""
+    SUCCEEDED = "succeeded"
+    """Final: evidence shows the effect."""
+    FAILED = "failed"
+    """Final: evidence shows that it failed or never ran, or it is a read that got no answer."""
+    CANCELLED = "cancelled"
+    """Final: nothing was ever executed."""
+
+
+FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+UNSETTLED = frozenset(State) - FINAL
+
+
+class Outcome(StrEnum):
+    """What we may claim. `None` in an operation document means: not sent, nothing to claim."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+class Executed(StrEnum):
+    """Did the effect happen?"""
+
+    NO = "no"
+    YES = "yes"
+    UNKNOWN = "unknown"
+
+
+class Kind(StrEnum):
+    """An attempt carries out the action; a fence occupies its place so that no attempt can."""
+
+    SEND = "send"
+    FENCE = "fence"
+
+
+class Standing(StrEnum):
+    """What evidence says of one attempt by now."""
+
+    OPEN = "open"
+    """Begun, nothing observed yet."""
+    DOUBT = "doubt"
+    """Observed, and it may have been carried out."""
+    UNSENT = "unsent"
+    """Proven: no request byte left, or the answer is declared to come before any work."""
+    REFUSED = "refused"
+    """A definite refusal by the service."""
+    ABSENT = "absent"
+    """Conclusive absence: it was not carried out and no late copy can be."""
+    FENCED = "fenced"
+    """Our fence holds its place: it was not carried out and never will be."""
+    SETTLED = "settled"
+    """Evidence names what became of it."""
+
+
+AMBIGUOUS_STANDINGS = frozenset({Standing.OPEN, Standing.DOUBT})
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try, numbered from 1 across sends and fences. Boot times are CLOCK_BOOTTIME milliseconds of `boot_id`."""
+
+    number: int
+    kind: Kind
+    fence: int
+    """Fencing token under which it was begun; a stale owner's token is refused."""
+    started_ms: int
+    started_boot_ms: int
+    boot_id: str
+    standing: Standing = Standing.OPEN
+    ended_ms: int | None = None
+    closed_boot_ms: int | None = None
+    """When its socket was certainly closed hard; counted from our start if a dead process held it."""
+    closed_boot_id: str | None = None
+    phase: str | None = None
+    bytes_written: int | None = None
+    status: int | None = None
+    observation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A place on the service's own origin where an accepted operation is followed."""
+
+    url: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to act for an operation until a time on the store's clock."""
+
+    owner: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an operation failed or was cancelled, in words for the caller."""
+
+    code: str
+    detail: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """A person settled it without proof; marked for ever."""
+
+    person: str
+    reason: str
+    digest: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What the caller asked for, once. Changed only by `core.lifecycle.step`; every change raises `version` by one.
+
+    Times are wall-clock milliseconds since the Unix epoch unless named otherwise.
+    """
+
+    id: str
+    """`op_` and 26 lower-case Crockford base32 digits of a UUIDv7; also the value that the service sees."""
+    caller: str
+    owner: str
+    """The person who answers for the caller's key."""
+    action: str
+    definition: str
+    """Digest of the pinned definition."""
+    effect: str
+    fingerprint: str
+    created_ms: int
+    start_by_ms: int
+    target_service: str
+    target_url: str
+    request_sha256: str
+    key: str | None = None
+    conflict_key: str | None = None
+    run: str | None = None
+    correlation_id: str | None = None
+    trace_id: str | None = None
+    parent: str | None = None
+    supersedes: str | None = None
+    superseded: bool = False
+    rule: str | None = None
+    """The access rule that allowed it."""
+    state: State = State.READY
+    version: int = 0
+    fence: int = 0
+    lease: Lease | None = None
+    attempts: tuple[Attempt, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    looks: tuple[Look, ...] = ()
+    probes: int = 0
+    """Probes since the last change of state; drives the backoff."""
+    probes_total: int = 0
+    handle: Handle | None = None
+    outward_id: str | None = None
+    """An id of the service's own making, seen in a response head."""
+    begun_ms: int | None = None
+    begun_boot_ms: int | None = None
+    begun_boot_id: str | None = None
+    recovery_ms: int | None = None
+    """Absolute recovery deadline, from the first begin."""
+    watch_until_ms: int | None = None
+    next_ms: int | None = None
+    """When the driver must look at it again; None: nothing is due."""
+    final_ms: int | None = None
+    baseline: str | None = None
+    """Finding of the look taken before the first send, for success by state."""
+    basis: str | None = None
+    """What the outcome rests on: `answer`, `handle`, `probe`, `state`, `fence`, `absence`, `unsent`, `attestation`."""
+    executed: Executed = Executed.NO
+    """Meaningful in a final state; before that `core.lifecycle.shown` derives it."""
+    failure: Failure | None = None
+    attestation: Attestation | None = None
+    contradicted: bool = False
+    """Evidence seen after the end says otherwise; the state stays, people are alarmed."""
+    output_valid: bool | None = None
+    delivered: bool = False
+    """The final document was once written out to its caller in full."""
+
+    @property
+    def ambiguous(self) -> bool:
+        """Some attempt or fence may have been carried out and no evidence has settled it. Derived here only."""
+        return self.state not in FINAL and any(item.standing in AMBIGUOUS_STANDINGS for item in self.attempts)
+
+    @property
+    def final(self) -> bool:
+        """The state never changes again."""
+        return self.state in FINAL
+
+    @property
+    def sends(self) -> tuple[Attempt, ...]:
+        """The attempts that carry out the action, fences left out."""
+        return tuple(item for item in self.attempts if item.kind is Kind.SEND)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where the audit log holds the operation's newest record: a tail anchor for whoever keeps it."""
+
+    origin: str
+    seq: int
+    leaf: str
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """One reading of every clock a decision may need, and who is deciding."""
+
+    wall_ms: int
+    boot_ms: int
+    boot_id: str
+    owner: str
+    """This process's run of the gateway; changes at every start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A caller's request after authentication, access and input checks, before identity rules."""
+
+    caller: str
+    owner: str
+    action: str
+    arguments: Any
+    key: str | None = None
+    run: str | None = None
+    parent: str | None = None
+    supersedes: str | None = None
+    correlation_id: str | None = None
+    trace_id: str | None = None
+    rule: str | None = None
