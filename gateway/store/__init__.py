@@ -1,0 +1,1 @@
+"""What is remembered: one port, one SQL text for every dialect, one writer."""
