@@ -1,0 +1,63 @@
+"""The forms of an operation id and the rule for callers' keys. Ids themselves come from a port."""
+
+import re
+from typing import Final
+
+from gateway.model.action import IdFormat
+from gateway.model.problem import Code, Problem, ensure
+
+PREFIX: Final = "op_"
+
+KEY_LENGTH_MAX: Final = 255
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_VALUE = {digit: value for value, digit in enumerate(_ALPHABET)}
+_DIGITS = 26
+_BYTES = 16
+_ID = re.compile(rf"{PREFIX}[0-7][{_ALPHABET}]{{{_DIGITS - 1}}}")
+"""26 digits of five bits hold 130 bits: the first digit of a 128-bit number is at most 7."""
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+def format_id(raw: bytes) -> str:
+    """Sixteen bytes (a UUIDv7) as `op_` and 26 lower-case Crockford base32 digits; sorts like the bytes."""
+    ensure(len(raw) == _BYTES, "an operation id has sixteen bytes")
+    number = int.from_bytes(raw, "big")
+    digits = [_ALPHABET[(number >> shift) & 31] for shift in range(5 * (_DIGITS - 1), -1, -5)]
+    return PREFIX + "".join(digits)
+
+
+def parse_id(text: str) -> bytes:
+    """The sixteen bytes behind an operation id. Raises `ValueError` for every other text.
+
+    Only the one form that `format_id` writes is taken: an id with two spellings would be two keys in the store.
+    """
+    if _ID.fullmatch(text) is None:
+        raise ValueError("not an operation id")
+    number = 0
+    for digit in text[len(PREFIX) :]:
+        number = number << 5 | _VALUE[digit]
+    return number.to_bytes(_BYTES, "big")
+
+
+def outward(operation_id: str, form: IdFormat) -> str:
+    """The operation id in the form in which an action shows it to its service."""
+    if form is IdFormat.OP:
+        parse_id(operation_id)
+        return operation_id
+    digits = parse_id(operation_id).hex()
+    if form is IdFormat.HEX:
+        return digits
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def check_key(key: str) -> str:
+    """A caller's idempotency key, unchanged: 1 to 255 visible ASCII characters, else `Problem(invalid_key)`."""
+    if _KEY.fullmatch(key) is None:
+        raise Problem(
+            Code.INVALID_KEY,
+            "An idempotency key has 1 to 255 visible ASCII characters, without spaces.",
+            "Use a short identifier of your own task, for example a task number or a UUID.",
+        )
+    return key
