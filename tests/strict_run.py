@@ -1,0 +1,37 @@
+"""Where CI_NO_SKIPS=1 is set a skipped test is a failed one; and a failed run says how to get the same order again."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+
+def _no_skips() -> bool:
+    return os.environ.get("CI_NO_SKIPS") == "1"
+
+
+def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if _no_skips() and report.skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} did not run to its end, and nothing may be skipped here: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    seed = config.getoption("randomly_seed", None)
+    if exitstatus != 0 and seed is not None:
+        terminalreporter.write_line(f"the same order again: pytest -p randomly --randomly-seed={seed}")
