@@ -70,7 +70,7 @@ def parse(data: bytes, *, depth_max: int = DEPTH_MAX) -> Json:
     except _Refused as refused:
         detail = str(refused)
         raise JsonError(detail, _locate(text, detail)) from None
-    if b"\\u" in data and _has_surrogate(value):
+    if b"\\u" in data and has_surrogate(value):
         raise JsonError(_SURROGATE_DETAIL, _locate(text, _SURROGATE_DETAIL))
     return value
 
@@ -171,13 +171,14 @@ def _constant(_literal: str) -> NoReturn:
     raise _Refused(_CONSTANT)
 
 
-def _has_surrogate(value: Json) -> bool:
+def has_surrogate(value: Json) -> bool:
+    """Whether some string holds half of a surrogate pair, which UTF-8 cannot carry. Only for shallow values."""
     if isinstance(value, str):
         return _SURROGATE.search(value) is not None
     if isinstance(value, dict):
-        return any(_has_surrogate(key) or _has_surrogate(item) for key, item in value.items())
+        return any(has_surrogate(key) or has_surrogate(item) for key, item in value.items())
     if isinstance(value, list):
-        return any(_has_surrogate(item) for item in value)
+        return any(has_surrogate(item) for item in value)
     return False
 
 

@@ -73,6 +73,8 @@ class RequestTemplate:
     headers: tuple[tuple[str, str], ...] = ()
     body: Any = None
     """JSON value with placeholders in its strings, or None for no body."""
+    opaque: tuple[str, ...] = ()
+    """Path placeholders whose value may hold `/`, `\\` and `%`, which then travel percent-encoded in one segment."""
 
 
 @dataclass(frozen=True, slots=True)
