@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Phase(StrEnum):
-    """How far an attempt got. Ordered by `PHASE_ORDER`; a phase alone proves nothing, see `Observation.nothing_left`."""
+    """How far an attempt got, in the order of `PHASE_ORDER`. A phase proves nothing, see `Observation.nothing_left`."""
 
     PREPARED = "prepared"
     """Nothing was done on the network yet."""
@@ -130,8 +130,10 @@ class Observation:
     summary: str
     """One plain sentence without personal data, for example "response deadline exceeded after request write"."""
     bytes_written: int | None = None
-    """Bytes that the operating system took from us, handshakes included under TLS: proves zero, not completeness."""
+    """Bytes of the request that the operating system took from us, counted at the socket from the moment the connection
+    stood (so without handshakes). Under TLS record overhead is included: the count proves zero, not completeness."""
     bytes_expected: int | None = None
+    """Size of the request's head and body in plain text."""
     request_complete: bool = False
     """The whole request was written before the answer was taken as one."""
     status: int | None = None
@@ -168,6 +170,18 @@ class Observation:
             and self.framing not in (None, Framing.UNTIL_CLOSE)
             and not self.contradictions
         )
+
+
+class Clock(Protocol):
+    """The two readings of time that an adapter stamps on what it saw. It never asks the machine itself."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...
+
+    def boot_ms(self) -> int:
+        """Milliseconds of CLOCK_BOOTTIME: counts on during suspension and never goes back."""
+        ...
 
 
 class Transport(Protocol):

@@ -1,0 +1,1 @@
+"""One HTTP attempt: one connection, counted bytes, nothing resent, and proof where there is proof."""

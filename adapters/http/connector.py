@@ -1,0 +1,129 @@
+"""The shared connector and session: where every attempt's connection is made, vetted, counted and refused.
+
+Overriding `connect`, a public method, gives the place where a connection stands and no byte has been handed over. A
+trace hook on sent headers runs at the same moment, but costs every attempt a chain of tracing calls and does not show
+the connection.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientHandlerType,
+    ClientOSError,
+    ClientRequest,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    ServerDisconnectedError,
+    TCPConnector,
+)
+from aiohttp.connector import Connection
+
+from adapters.http.flight import Flight, current
+from adapters.http.refusals import AddressRefused, Broken, ConnectDeadline
+from adapters.http.resolver import VettedResolver
+from adapters.http.sockets import CountingSocket, SocketFactory
+
+if TYPE_CHECKING:
+    from aiohttp.tracing import Trace
+
+_NO_TIMEOUT = ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
+"""Both deadlines are ours: the library's total clock would also cover what we do after the answer."""
+
+
+class Connector(TCPConnector):
+    """A TCP connector that hands a connection over only after the attempt's own check."""
+
+    def __init__(self, factory: SocketFactory, resolver: VettedResolver, *, force_close: bool) -> None:
+        super().__init__(
+            limit=0,
+            force_close=force_close,
+            use_dns_cache=False,
+            resolver=resolver,
+            socket_factory=factory,
+        )
+        self._sockets = factory
+
+    async def connect(
+        self,
+        req: ClientRequest,
+        traces: "list[Trace]",
+        timeout: ClientTimeout,  # noqa: ASYNC109 (the library's signature)
+    ) -> Connection:
+        """Raises `ConnectDeadline`, `SendRefused`, or what the library raises while connecting."""
+        flight = current.get()
+        clock = asyncio.timeout(flight.exchange.target.connect_seconds)
+        try:
+            async with clock:
+                connection, sock = await self._quiet_connection(req, traces, timeout)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise ConnectDeadline("no connection within the connect deadline") from None
+        try:
+            flight.connected(connection, sock, req)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _quiet_connection(
+        self,
+        req: ClientRequest,
+        traces: "list[Trace]",
+        timeout: ClientTimeout,  # noqa: ASYNC109 (passed through)
+    ) -> tuple[Connection, CountingSocket | None]:
+        """A connection on which nobody spoke out of turn. Nothing was sent on those that are dropped here."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            sock = self._socket_of(connection)
+            if sock is None or not sock.spoke_while_idle():
+                return connection, sock
+            connection.close()
+
+    def _socket_of(self, connection: Connection) -> CountingSocket | None:
+        transport = connection.transport
+        wrapped = None if transport is None else transport.get_extra_info("socket")
+        return None if wrapped is None else self._sockets.find(wrapped.fileno())
+
+
+async def never_again(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """Middleware: let one send through, and turn the two errors that make aiohttp send again into one that does not."""
+    current.get().enter()
+    try:
+        return await handler(request)
+    except ClientConnectorError:
+        raise
+    except (ClientOSError, ServerDisconnectedError) as exc:
+        raise Broken("the connection ended before an answer") from exc
+
+
+def socket_factory() -> SocketFactory:
+    """A factory that reads the address policy of whichever attempt is connecting."""
+    return SocketFactory(_current_allows_private, _note_refusal)
+
+
+def open_session(factory: SocketFactory, resolver: VettedResolver, *, reuse: bool) -> ClientSession:
+    """A session without memory: no cookies, no environment, no decoding, no defaults. Needs a running loop."""
+    connector = Connector(factory, resolver, force_close=not reuse)
+    return ClientSession(
+        connector=connector,
+        cookie_jar=DummyCookieJar(),
+        timeout=_NO_TIMEOUT,
+        trust_env=False,
+        auto_decompress=False,
+        raise_for_status=False,
+        middlewares=(never_again,),
+    )
+
+
+def _current_allows_private() -> bool:
+    return current.get().allow_private
+
+
+def _note_refusal(stop: AddressRefused) -> None:
+    flight: Flight = current.get()
+    flight.address_refused = stop
