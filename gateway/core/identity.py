@@ -1,4 +1,4 @@
-"""Identity rules 4–8: is a submission new, the same one again, or a repeat that must be refused?
+"""Identity rules 4 to 8: is a submission new, the same one again, or a repeat that must be refused?
 
 Pure: the store finds the rivals and asks here inside the writing transaction, so that two submissions at once meet the
 same answer. The unique indexes of the store stand behind these rules, not instead of them.

@@ -238,6 +238,8 @@ class Now:
     boot_id: str
     owner: str
     """This process's run of the gateway; changes at every start."""
+    jitter: float = 0.5
+    """A random number in [0, 1), so that delays can be spread without randomness in the core."""
 
 
 @dataclass(frozen=True, slots=True)

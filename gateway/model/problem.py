@@ -84,7 +84,7 @@ class FieldError:
 
 
 @dataclass(eq=False)
-class Problem(Exception):  # noqa: N818 - the glossary's word; "error" is an outcome here
+class Problem(Exception):
     """Raised before anything left. Never used for what a service answered, nor for an unknown outcome.
 
     `detail` and `guidance` never repeat the caller's input: it may be personal or secret.

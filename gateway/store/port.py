@@ -19,7 +19,7 @@ from gateway.core.identity import Verdict
 from gateway.model.operation import Operation, Receipt
 
 
-class Unavailable(Exception):  # noqa: N818 - names a condition that callers branch on, not a fault of theirs
+class Unavailable(Exception):
     """Nothing was written. `audit` tells whether the audit log (rather than the store) could not take it."""
 
     def __init__(self, reason: str, *, audit: bool = False) -> None:
@@ -29,7 +29,7 @@ class Unavailable(Exception):  # noqa: N818 - names a condition that callers bra
         self.audit = audit
 
 
-class StoreUnknown(Exception):  # noqa: N818 - an outcome, not an error: the transaction may be there
+class StoreUnknown(Exception):
     """The transaction's fate is unknown; the store takes nothing more."""
 
 

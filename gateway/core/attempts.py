@@ -1,0 +1,247 @@
+"""The part of the lifecycle in which something is sent: begin, and what the attempt's own observation leads to."""
+
+from gateway.core.doubt import give_up, look_ahead
+from gateway.core.draft import Draft
+from gateway.core.events import Begin, HeadSeen, Observed
+from gateway.core.judge import Judgement, Reading, ambiguous_besides, judge
+from gateway.core.repeat import Permission, may_repeat
+from gateway.core.transitions import IllegalMoveError
+from gateway.core.waits import backoff_seconds, due_ms
+from gateway.model.evidence import Finding, Source
+from gateway.model.operation import (
+    Attempt,
+    Executed,
+    Failure,
+    Handle,
+    Kind,
+    Lease,
+    Operation,
+    Standing,
+    State,
+)
+
+RESEND_INTERVAL_SECONDS = 0.2
+
+_FINDINGS = {
+    Reading.UNSENT: Finding.ABSENT,
+    Reading.REFUSED_BEFORE_WORK: Finding.ABSENT,
+    Reading.SUCCESS: Finding.EXECUTED_OK,
+    Reading.REJECTED: Finding.ABSENT,
+    Reading.ACCEPTED: Finding.IN_PROGRESS,
+    Reading.DOUBT: Finding.INCONCLUSIVE,
+}
+
+
+def begin(draft: Draft, event: Begin) -> None:
+    """Begin the next attempt, or say why it may not be: the commit of this step comes before DNS."""
+    operation, now = draft.operation, draft.now
+    if operation.state is not State.READY:
+        raise IllegalMoveError(operation.state, "begin", "only a ready operation is sent")
+    rule = None
+    if operation.sends:
+        permission = may_repeat(draft.action, operation, now)
+        if not permission.allowed:
+            _no_repeat(draft, permission)
+            return
+        rule = permission.rule
+    elif now.wall_ms >= operation.start_by_ms:
+        draft.cancel("start_by", Failure("too_late", "It could not be started before its start deadline."))
+        return
+    elif needs_baseline(draft):
+        raise IllegalMoveError(operation.state, "begin", "success by state needs a look before the first send")
+    _send(draft, event, rule)
+
+
+def needs_baseline(draft: Draft) -> bool:
+    """Success by state proves nothing without a look taken before the first send."""
+    reconcile = draft.action.reconcile
+    return reconcile is not None and reconcile.identify.state and draft.operation.baseline is None
+
+
+def _send(draft: Draft, event: Begin, rule: str | None) -> None:
+    operation, now = draft.operation, draft.now
+    number = len(operation.attempts) + 1
+    attempt = Attempt(
+        number=number,
+        kind=Kind.SEND,
+        fence=operation.fence + 1,
+        started_ms=now.wall_ms,
+        started_boot_ms=now.boot_ms,
+        boot_id=now.boot_id,
+    )
+    if operation.begun_ms is None:
+        recovery_ms = now.wall_ms + int(draft.action.deadlines.recovery_seconds * 1000)
+        draft.change(
+            begun_ms=now.wall_ms, begun_boot_ms=now.boot_ms, begun_boot_id=now.boot_id, recovery_ms=recovery_ms
+        )
+    draft.move(
+        "begin",
+        State.SENDING,
+        attempts=(*operation.attempts, attempt),
+        fence=attempt.fence,
+        lease=Lease(now.owner, now.wall_ms + int(event.lease_seconds * 1000)),
+        next_ms=None,
+        looks=(),
+    )
+    draft.fact("attempt", attempt=number, fence=attempt.fence, rule=rule, request=operation.request_sha256)
+
+
+def _no_repeat(draft: Draft, permission: Permission) -> None:
+    """A ready operation that may not be sent again: back to doubt, or over."""
+    operation = draft.operation
+    if draft.action.is_read:
+        give_up(draft, "read_over")
+    elif operation.ambiguous:
+        draft.move("repeat_refused", State.IN_DOUBT)
+        look_ahead(draft)
+    else:
+        draft.fail("repeat_refused", "unsent", Executed.NO, Failure("not_executed", _sentence(permission)))
+
+
+def observed(draft: Draft, event: Observed) -> None:
+    """What an attempt showed. Evidence is kept whatever the state; only an attempt under way moves it by the table."""
+    attempt = draft.attempt(event.attempt)
+    seen = event.observation
+    judgement = judge(draft.action, draft.operation, event.attempt, seen, event.variables)
+    draft.set_attempt(
+        event.attempt,
+        ended_ms=seen.ended_ms,
+        closed_boot_ms=seen.closed_boot_ms,
+        closed_boot_id=draft.now.boot_id if seen.closed_boot_ms is not None else None,
+        phase=seen.phase.value,
+        bytes_written=seen.bytes_written,
+        status=judgement.status,
+        observation=seen.summary,
+    )
+    draft.fact(
+        "observation",
+        attempt=event.attempt,
+        phase=seen.phase.value,
+        nothing_left=seen.nothing_left,
+        bytes_written=seen.bytes_written,
+        bytes_expected=seen.bytes_expected,
+        status=seen.status,
+        body_sha256=seen.body_sha256,
+        peer=seen.peer,
+        tls=seen.tls,
+        error=seen.error_class,
+        summary=seen.summary,
+        reading=judgement.reading.value,
+    )
+    draft.saw(Source.ATTEMPT, _FINDINGS[judgement.reading], judgement.reason, attempt=event.attempt)
+    if draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN:
+        draft.change(lease=None)
+        _in_time(draft, event.attempt, judgement)
+    else:
+        _late(draft, event.attempt, attempt, judgement)
+
+
+def _in_time(draft: Draft, number: int, judgement: Judgement) -> None:
+    match judgement.reading:
+        case Reading.UNSENT | Reading.REFUSED_BEFORE_WORK:
+            _not_done(draft, number, judgement)
+        case Reading.SUCCESS:
+            draft.succeed("answer", "answer")
+        case Reading.REJECTED:
+            draft.set_attempt(number, standing=Standing.REFUSED)
+            if draft.operation.ambiguous:
+                _to_doubt(draft, judgement)
+            else:
+                failure = Failure("rejected", f"{judgement.reason}.".capitalize(), judgement.status)
+                draft.fail("refused", "answer", Executed.NO, failure)
+        case Reading.ACCEPTED:
+            draft.set_attempt(number, standing=Standing.DOUBT)
+            draft.change(handle=_handle(draft.operation, judgement, number))
+            draft.move("accepted", State.ACCEPTED, next_ms=_poll_due(draft))
+        case Reading.DOUBT:
+            draft.set_attempt(number, standing=Standing.DOUBT)
+            _to_doubt(draft, judgement)
+
+
+def _handle(operation: Operation, judgement: Judgement, number: int) -> Handle | None:
+    return Handle(judgement.handle, number) if judgement.handle is not None else operation.handle
+
+
+def _poll_due(draft: Draft) -> int:
+    interval = draft.action.accepted.interval_seconds if draft.action.accepted else 1.0
+    delay = backoff_seconds(interval, 0, draft.now)
+    return due_ms(draft.now, delay, asked_seconds=None, deadline_ms=draft.operation.recovery_ms)
+
+
+def _not_done(draft: Draft, number: int, judgement: Judgement) -> None:
+    """Nothing left, or a refusal before any work: this attempt is settled; may there be another?"""
+    before_work = judgement.reading is Reading.REFUSED_BEFORE_WORK
+    draft.set_attempt(number, standing=Standing.UNSENT, status=judgement.status if before_work else None)
+    permission = may_repeat(draft.action, draft.operation, draft.now)
+    event = judgement.reading.value if before_work else "nothing_left"
+    if permission.allowed:
+        draft.move(event, State.READY, next_ms=_resend_due(draft, judgement))
+    elif draft.operation.ambiguous and not draft.action.is_read:
+        _to_doubt(draft, judgement)
+    elif draft.operation.ambiguous:
+        give_up(draft, "read_over")
+    else:
+        code = "refused" if before_work else "not_sent"
+        failure = Failure(code, f"{judgement.reason}; {permission.reason}.".capitalize(), judgement.status)
+        draft.fail(event, "answer" if before_work else "unsent", Executed.NO, failure)
+
+
+def _resend_due(draft: Draft, judgement: Judgement) -> int:
+    delay = backoff_seconds(RESEND_INTERVAL_SECONDS, len(draft.operation.sends) - 1, draft.now)
+    return due_ms(draft.now, delay, asked_seconds=judgement.wait_seconds, deadline_ms=draft.operation.recovery_ms)
+
+
+def _to_doubt(draft: Draft, judgement: Judgement) -> None:
+    draft.move("doubt", State.IN_DOUBT)
+    look_ahead(draft, asked_seconds=judgement.wait_seconds)
+
+
+def _late(draft: Draft, number: int, attempt: Attempt, judgement: Judgement) -> None:
+    """An answer after the lease was lost or the state moved on: appended, and judged by the present owner."""
+    operation = draft.operation
+    proves_success = judgement.reading is Reading.SUCCESS
+    if operation.final:
+        contradicts = proves_success and operation.executed is Executed.NO
+        if contradicts:
+            draft.alert("contradiction")
+        draft.move("late", operation.state, contradicted=operation.contradicted or contradicts)
+        return
+    if proves_success and operation.state is not State.SENDING:
+        draft.succeed("late", "answer")
+        return
+    alone = not ambiguous_besides(operation, number)
+    if judgement.reading is Reading.UNSENT:
+        draft.set_attempt(number, standing=Standing.UNSENT, status=None)
+    elif judgement.reading is Reading.REJECTED and alone:
+        draft.set_attempt(number, standing=Standing.REFUSED)
+    elif attempt.standing is Standing.OPEN:
+        draft.set_attempt(number, standing=Standing.DOUBT)
+    draft.move("late", operation.state)
+    if operation.state is State.IN_DOUBT and not draft.operation.ambiguous:
+        cleared(draft, judgement)
+    elif operation.state is State.UNRESOLVED and not draft.operation.ambiguous:
+        draft.fail("late", "answer", Executed.NO, Failure("not_executed", f"{judgement.reason}.".capitalize()))
+
+
+def cleared(draft: Draft, judgement: Judgement) -> None:
+    """Late proof cleared the last doubt: send again if that is allowed, else it is over and nothing was executed."""
+    permission = may_repeat(draft.action, draft.operation, draft.now)
+    if permission.allowed:
+        draft.move("repeat_allowed", State.READY, next_ms=_resend_due(draft, judgement))
+        return
+    failure = Failure("not_executed", f"{judgement.reason}.".capitalize(), judgement.status)
+    draft.fail("cleared", "answer", Executed.NO, failure)
+
+
+def head_seen(draft: Draft, event: HeadSeen) -> None:
+    """A handle or an id in the head of the answer is kept before the body is read: the body may never come."""
+    if draft.operation.state is not State.SENDING:
+        raise IllegalMoveError(draft.operation.state, "head", "no attempt is under way")
+    handle = Handle(event.handle, event.attempt) if event.handle is not None else draft.operation.handle
+    outward_id = event.outward_id or draft.operation.outward_id
+    draft.move("head", State.SENDING, handle=handle, outward_id=outward_id)
+    draft.fact("head", attempt=event.attempt, handle=event.handle is not None, outward_id=event.outward_id)
+
+
+def _sentence(permission: Permission) -> str:
+    return f"It was not sent again: {permission.reason}."

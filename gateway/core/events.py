@@ -1,0 +1,160 @@
+"""What can happen to an operation. Each event is a fact that was already observed or decided elsewhere."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.contract import Observation
+from gateway.model.evidence import Finding
+from gateway.model.operation import Executed, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A place to send from is free and a lease can be taken: send now, if that is still right."""
+
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Attempt `attempt` ended and this was seen. `variables` are those of its request, for rules that name them."""
+
+    attempt: int
+    observation: Observation
+    variables: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSeen:
+    """The head of an answer named a handle or an id; kept before the body is read (scenario D18)."""
+
+    attempt: int
+    handle: str | None
+    outward_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A new process owns the operation. Whoever held its sockets is dead: settle times start now."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """The lease ran out while the attempt was under way and nothing was reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A stored handle exists: follow it before anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What one look showed, before any rule of the lifecycle is applied."""
+
+    finding: Finding
+    detail: str
+    executed: Executed | None = None
+    wait_seconds: float | None = None
+    """A wait that the service asked for; capped by the lifecycle."""
+    contradiction: bool = False
+    """The object found names our operation but is not what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A look at the service's own record. `begun_boot_ms` is when the look began, for the settle rule."""
+
+    sighting: Sighting
+    begun_ms: int
+    begun_boot_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A look at the handle of an accepted operation. `ABSENT` means that the handle is lost."""
+
+    sighting: Sighting
+    begun_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineTaken:
+    """The look before the first send, for success by state."""
+
+    sighting: Sighting
+    begun_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceBegun:
+    """About to occupy the operation's place: a write, journaled like an attempt."""
+
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FenceObserved:
+    """What the fence's request showed. `won` and `lost` are None when its answer proves neither."""
+
+    attempt: int
+    observation: Observation
+    won: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    """The clock went past `start_by` or the recovery deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The caller (or a person) no longer wants it."""
+
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """A person settles an unresolved operation without proof."""
+
+    person: str
+    reason: str
+    digest: str
+    outcome: Outcome
+    executed: Executed
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A person put a new operation in its place."""
+
+    by: str
+
+
+Event = (
+    Begin
+    | Observed
+    | HeadSeen
+    | Restarted
+    | LeaseLost
+    | Followed
+    | Probed
+    | Polled
+    | BaselineTaken
+    | FenceBegun
+    | FenceObserved
+    | DeadlinePassed
+    | Cancelled
+    | Attested
+    | Superseded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing to put on record: an event name and JSON-ready fields, without credentials or payloads."""
+
+    event: str
+    fields: dict[str, Any]

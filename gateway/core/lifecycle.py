@@ -1,0 +1,158 @@
+"""The step function: (operation, event) to (operation, facts). Pure; restart, lost lease and a good day share it.
+
+Each handler takes the arrow that the table in `core.transitions` holds for it. An event that does not fit raises
+`IllegalMoveError` and leaves the operation as it was. Whether something may be sent again is asked of `core.repeat`;
+what an answer means, of `core.judge`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.core import attempts, doubt
+from gateway.core.draft import Draft, Step
+from gateway.core.events import (
+    Attested,
+    BaselineTaken,
+    Begin,
+    Cancelled,
+    DeadlinePassed,
+    Event,
+    FenceBegun,
+    FenceObserved,
+    Followed,
+    HeadSeen,
+    LeaseLost,
+    Observed,
+    Polled,
+    Probed,
+    Restarted,
+    Superseded,
+)
+from gateway.core.reconcile.absence import stamp_closed
+from gateway.core.transitions import IllegalMoveError
+from gateway.model.action import Action
+from gateway.model.evidence import Finding, Source
+from gateway.model.operation import (
+    Attestation,
+    Failure,
+    Now,
+    Operation,
+    Outcome,
+    Standing,
+    State,
+)
+
+
+def step(action: Action, operation: Operation, event: Event, now: Now) -> Step:
+    """Apply one event. Raises IllegalMoveError, with the operation unchanged, if the event does not fit its state."""
+    draft = Draft(action, operation, now)
+    _HANDLERS[type(event)](draft, event)
+    return draft.finish()
+
+
+def _restarted(draft: Draft, _event: Restarted) -> None:
+    """A new owner: looks by the old one do not count, settle times start at our start, the rest goes on."""
+    operation = draft.operation
+    if operation.final:
+        raise IllegalMoveError(operation.state, "restart", "it is over")
+    draft.change(attempts=stamp_closed(operation.attempts, draft.now), looks=(), lease=None)
+    if operation.state is State.SENDING:
+        draft.saw(Source.RESTART, Finding.INCONCLUSIVE, "the gateway stopped while the attempt was under way")
+        _interrupted(draft, "restart")
+        return
+    # A fence under way died with its process: it may have been carried out, and a look will tell.
+    draft.set_attempts(lambda item: item.standing is Standing.OPEN, standing=Standing.DOUBT)
+    draft.move("restart", operation.state, next_ms=_kept_due(operation, draft.now))
+
+
+def _kept_due(operation: Operation, now: Now) -> int | None:
+    return operation.next_ms if operation.state is State.UNRESOLVED else now.wall_ms
+
+
+def _lease_lost(draft: Draft, _event: LeaseLost) -> None:
+    if draft.operation.state is not State.SENDING:
+        raise IllegalMoveError(draft.operation.state, "lease_lost", "no attempt is under way")
+    draft.saw(Source.RESTART, Finding.INCONCLUSIVE, "the lease ran out before anything was reported")
+    _interrupted(draft, "lease_lost")
+
+
+def _interrupted(draft: Draft, event: str) -> None:
+    draft.set_attempts(
+        lambda item: item.standing is Standing.OPEN,
+        standing=Standing.DOUBT,
+        ended_ms=draft.now.wall_ms,
+        observation="interrupted; it may have been carried out",
+    )
+    draft.move(event, State.IN_DOUBT, lease=None)
+    doubt.look_ahead(draft)
+
+
+def _followed(draft: Draft, _event: Followed) -> None:
+    if draft.operation.handle is None or draft.action.accepted is None:
+        raise IllegalMoveError(draft.operation.state, "follow", "no handle is stored")
+    draft.move("follow", State.ACCEPTED, next_ms=draft.now.wall_ms)
+
+
+def _baseline(draft: Draft, event: BaselineTaken) -> None:
+    if draft.operation.attempts:
+        raise IllegalMoveError(draft.operation.state, "baseline", "it was already begun")
+    draft.saw(Source.BASELINE, event.sighting.finding, event.sighting.detail, at_ms=event.begun_ms)
+    draft.move("baseline", State.READY, baseline=event.sighting.finding.value)
+
+
+def _deadline(draft: Draft, _event: DeadlinePassed) -> None:
+    operation, now = draft.operation, draft.now
+    if operation.state in (State.READY, State.HELD) and not operation.sends:
+        if now.wall_ms < operation.start_by_ms:
+            raise IllegalMoveError(operation.state, "deadline", "it may still start")
+        draft.cancel("start_by", Failure("too_late", "It could not be started before its start deadline."))
+        return
+    if operation.recovery_ms is None or now.wall_ms < operation.recovery_ms:
+        raise IllegalMoveError(operation.state, "deadline", "the recovery deadline has not passed")
+    doubt.give_up(draft, "deadline")
+
+
+def _cancelled(draft: Draft, event: Cancelled) -> None:
+    operation = draft.operation
+    if operation.ambiguous:
+        raise IllegalMoveError(operation.state, "cancel", "an attempt may have been carried out")
+    draft.fact("cancel", actor=event.actor)
+    draft.cancel("cancel", Failure("cancelled", "Cancelled before anything left."))
+
+
+def _attested(draft: Draft, event: Attested) -> None:
+    draft.change(attestation=Attestation(event.person, event.reason, event.digest, draft.now.wall_ms))
+    draft.saw(Source.ATTESTATION, Finding.INCONCLUSIVE, f"a person settled it as {event.outcome.value}")
+    draft.fact("attestation", person=event.person, outcome=event.outcome.value, digest=event.digest)
+    draft.settle_attempts(Standing.SETTLED)
+    if event.outcome is Outcome.SUCCESS:
+        draft.succeed("attest", "attestation")
+        return
+    if event.outcome is not Outcome.ERROR:
+        raise IllegalMoveError(draft.operation.state, "attest", "a person settles as success or error")
+    failure = Failure("attested", "A person settled it as failed, without proof.")
+    draft.fail("attest", "attestation", event.executed, failure)
+
+
+def _superseded(draft: Draft, event: Superseded) -> None:
+    draft.fact("superseded", by=event.by)
+    draft.move("superseded", State.UNRESOLVED, superseded=True)
+
+
+_HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
+    Begin: attempts.begin,
+    Observed: attempts.observed,
+    HeadSeen: attempts.head_seen,
+    FenceBegun: doubt.fence_begun,
+    FenceObserved: doubt.fence_observed,
+    Probed: doubt.probed,
+    Polled: doubt.polled,
+    Restarted: _restarted,
+    LeaseLost: _lease_lost,
+    Followed: _followed,
+    BaselineTaken: _baseline,
+    DeadlinePassed: _deadline,
+    Cancelled: _cancelled,
+    Attested: _attested,
+    Superseded: _superseded,
+}
