@@ -42,7 +42,7 @@ class Draft:
     facts: list[Fact] = field(default_factory=list)
     alerts: list[str] = field(default_factory=list)
 
-    def move(self, event: str, target: State, **changes: object) -> None:
+    def move(self, event: str, target: State, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Take one arrow of the table. Raises IllegalMoveError if it does not exist."""
         source = self.operation.state
         if not permitted(source, event, target):
@@ -51,11 +51,11 @@ class Draft:
             changes.setdefault("probes", 0)
         self.operation = replace(self.operation, state=target, **changes)
 
-    def change(self, **changes: object) -> None:
+    def change(self, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Change fields that are not the state."""
         self.operation = replace(self.operation, **changes)
 
-    def fact(self, event: str, **fields: object) -> None:
+    def fact(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Put something on record."""
         self.facts.append(Fact(event, fields))
 
@@ -70,11 +70,11 @@ class Draft:
                 return item
         raise IllegalMoveError(self.operation.state, "observe", f"there is no attempt {number}")
 
-    def set_attempt(self, number: int, **changes: object) -> None:
+    def set_attempt(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Change one attempt."""
         self.set_attempts(lambda item: item.number == number, **changes)
 
-    def set_attempts(self, which: Callable[[Attempt], bool], **changes: object) -> None:
+    def set_attempts(self, which: Callable[[Attempt], bool], **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Change every attempt that `which` holds for."""
         changed = tuple(replace(item, **changes) if which(item) else item for item in self.operation.attempts)
         self.operation = replace(self.operation, attempts=changed)
