@@ -116,7 +116,10 @@ def _path_piece(part: str | Name, template: RequestTemplate, variables: Mapping[
 
 
 def _check_shape(url: str, base: str, path: str) -> None:
-    """Read the finished URL, still without its query, again as a server would: same origin, same base, as many segments as the template has."""
+    """Read the finished URL, still without its query, again as a server would.
+
+    Same origin, no step up or aside, and as many segments as base and template declare.
+    """
     try:
         kept = path.startswith("/") and _URL.fullmatch(url) is not None and origin_of(url) == origin_of(base)
         segments = urlsplit(url).path.split("/")

@@ -1,0 +1,1 @@
+"""The catalog: YAML that users write, checked, compiled and looked up."""
