@@ -132,13 +132,15 @@ class Sealer:
         return self._position.size - self._position.sealed_size
 
     def start(self, t_ms: int, *, recovery: Sequence[Recovery | Succession] = ()) -> list[Frame]:
-        """Open a new segment with a fresh secret; record what recovery found, sealed at once."""
+        """Open a new segment with a fresh secret, record what recovery found, and seal it at once.
+
+        At once, so that there is no moment in which a log without any seal is a normal sight.
+        """
         draft = _Draft(self._position, None)
         draft.ratchet = self._open(draft, t_ms)
         for entry in recovery:
             self._clear(draft, Kind.RECOVERY, entry, t_ms)
-        if recovery:
-            self._seal(draft, t_ms)
+        self._seal(draft, t_ms)
         return self._commit(draft)
 
     def record(self, plaintext: bytes, t_ms: int) -> list[Frame]:

@@ -1,0 +1,222 @@
+"""Checkpoints: what a log's key says its tree was, and the publisher that will not sign a smaller or another tree."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from audit.chain import HASH_BYTES
+from audit.disk import Directory, LogError, append_all, write_whole
+from audit.log import Follower, segment_name, segments
+from audit.note import BadNote, NoteKey, NoteSigner, open_note
+
+CHECKPOINT = "checkpoint"
+HISTORY = "checkpoints.log"
+_NOTE_BYTES_MAX = 64 * 1024
+_SIZE_MAX = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Origin, number of entries, and the root of the tree over them (c2sp.org/tlog-checkpoint, no extension lines)."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    def to_text(self) -> str:
+        return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read a checkpoint's text, in its one form only; raise BadNote."""
+        lines = text.split("\n")
+        if len(lines) != 4 or lines[3]:
+            raise BadNote("a checkpoint has exactly three lines")
+        origin, digits, encoded = lines[:3]
+        if not origin or not digits.isascii() or not digits.isdecimal() or len(digits) > 19 or int(digits) >= _SIZE_MAX:
+            raise BadNote("a checkpoint without a proper origin or size")
+        try:
+            root = base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise BadNote("a checkpoint whose root is not base64") from error
+        checkpoint = cls(origin, int(digits), root)
+        if len(root) != HASH_BYTES or checkpoint.to_text() != text:
+            raise BadNote("a checkpoint that is not in its one form")
+        return checkpoint
+
+
+def open_checkpoint(note: bytes, keys: Sequence[NoteKey]) -> Checkpoint:
+    """A checkpoint signed by the key of its own log.
+
+    Raises:
+        UnknownSigner: no signature by any of the keys.
+        BadNote: malformed, a signature that does not fit, or signed by the key of another log.
+    """
+    checkpoint = Checkpoint.from_text(open_note(note, keys))
+    open_note(note, [key for key in keys if key.name == checkpoint.origin])
+    return checkpoint
+
+
+def split_notes(text: bytes) -> Iterator[bytes]:
+    """The notes of a history: each is followed by a blank line. Raise BadNote on a part that is no whole note."""
+    pieces = text.split(b"\n\n")
+    if pieces.pop() or len(pieces) % 2:
+        raise BadNote("the last note is not complete")
+    for body, signatures in zip(pieces[::2], pieces[1::2], strict=True):
+        yield body + b"\n\n" + signatures + b"\n"
+
+
+class PublishRefused(LogError):
+    """A checkpoint exists that the log's files do not lead up to: they were cut, rolled back or rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was signed, and the anchors that did not take it with the reason."""
+
+    checkpoint: Checkpoint
+    note: str
+    failed: tuple[tuple[int, str], ...] = ()
+
+
+class Publisher:
+    """Signs the tree that the files show and puts the checkpoint into the log's folder and every anchor folder.
+
+    Reads the files itself, entry by entry from the last checkpoint on, so that nothing is signed that does not extend
+    what was signed before. One publisher per log.
+    """
+
+    def __init__(self, directory: Directory, signer: NoteSigner, anchors: Sequence[Directory] = ()) -> None:
+        """Take the log's folder, its key (named like its origin), and folders that keep copies elsewhere."""
+        self._directory = directory
+        self._signer = signer
+        self._anchors = tuple(anchors)
+        self._follower: Follower | None = None
+        self._last: Published | None = None
+        self._behind: set[int] = set(range(len(self._anchors)))
+
+    def publish(self, size: int | None = None) -> Published | None:
+        """Sign the tree over the first `size` entries (default: all in the files); None if nothing is new.
+
+        An anchor that fails is named in the result and tried again at the next call; the others are served.
+
+        Raises:
+            PublishRefused: the files do not contain an earlier checkpoint's tree.
+            LogContradiction: an entry does not follow from the one before it.
+            OSError: the log's own folder could not be read or written.
+        """
+        follower = self._follower or self._begin()
+        if follower is None:
+            return None
+        # Kept only after it got through: a follower that stopped half way must not be asked again.
+        self._follower = None
+        follower.advance(size)
+        self._follower = follower
+        checkpoint = Checkpoint(self._signer.name, follower.tree.size, follower.tree.root())
+        if checkpoint.size == 0:
+            return None
+        fresh = self._last is None or self._last.checkpoint != checkpoint
+        if fresh:
+            note = self._signer.sign(checkpoint.to_text())
+            _store(self._directory, note)
+            self._last = Published(checkpoint, note)
+            self._behind = set(range(len(self._anchors)))
+        if not self._behind or self._last is None:
+            return None
+        return self._serve_anchors(self._last)
+
+    def _serve_anchors(self, published: Published) -> Published:
+        failed = []
+        for index in sorted(self._behind):
+            try:
+                _store(self._anchors[index], published.note)
+            except OSError as error:
+                failed.append((index, error.strerror or str(error)))
+            else:
+                self._behind.discard(index)
+        return Published(published.checkpoint, published.note, tuple(failed))
+
+    def _begin(self) -> Follower | None:
+        """Find the checkpoints that exist and walk the files past each of them."""
+        known = self._known()
+        starts = [start for start in segments(self._directory) if self._directory.size(segment_name(start))]
+        first = max((start for start in starts if not known or start <= known[0].size), default=None)
+        if not known:
+            first = starts[0] if starts else None
+        if first is None:
+            if known and known[-1].size:
+                raise PublishRefused(
+                    f"a checkpoint of {known[-1].size} entries exists, but not the files that lead up to it"
+                )
+            return None
+        follower = Follower(self._directory, first)
+        for checkpoint in known:
+            follower.advance(checkpoint.size)
+            if follower.tree.size < checkpoint.size:
+                reason = f"the files hold {follower.tree.size} entries, a checkpoint of {checkpoint.size} exists"
+                raise PublishRefused(f"{reason}: the log was cut or rolled back")
+            if follower.tree.root() != checkpoint.root:
+                raise PublishRefused(f"the first {checkpoint.size} entries differ from those signed before")
+        return follower
+
+    def _known(self) -> list[Checkpoint]:
+        """Every latest checkpoint that can be read, smallest first."""
+        _repair_history(self._directory)
+        found = []
+        for place in (self._directory, *self._anchors):
+            try:
+                note = place.read(CHECKPOINT, 0, _NOTE_BYTES_MAX)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                if place is self._directory:
+                    raise
+                continue
+            try:
+                found.append(open_checkpoint(note, [self._signer.key]))
+            except BadNote as error:
+                raise PublishRefused(f"a checkpoint that exists cannot be trusted: {error}") from error
+        return sorted(found, key=lambda checkpoint: checkpoint.size)
+
+
+def _store(directory: Directory, note: str) -> None:
+    """Add to the history, then replace the latest: a crash in between leaves the history ahead, never behind."""
+    _repair_history(directory)
+    file = directory.open(HISTORY)
+    try:
+        append_all(file, note.encode() + b"\n")
+        file.sync()
+    finally:
+        file.close()
+    write_whole(directory, CHECKPOINT, note.encode())
+
+
+def _repair_history(directory: Directory) -> None:
+    """Cut a note that a crash left incomplete at the end of the history."""
+    try:
+        size = directory.size(HISTORY)
+    except FileNotFoundError:
+        return
+    start = max(0, size - _NOTE_BYTES_MAX)
+    tail = directory.read(HISTORY, start, size - start)
+    ends = (match.end() for match in reversed(list(re.finditer(rb"\n\n", tail))))
+    end = next((end for end in ends if _ends_a_note(tail[:end])), 0)
+    if end < len(tail):
+        file = directory.open(HISTORY)
+        try:
+            file.truncate(start + end)
+            file.sync()
+        finally:
+            file.close()
+
+
+def _ends_a_note(text: bytes) -> bool:
+    if not text.endswith(b"\n\n"):
+        return False
+    last = text[:-2].rpartition(b"\n\n")[2]
+    return all(line.startswith("\N{EM DASH} ".encode()) for line in last.split(b"\n"))
