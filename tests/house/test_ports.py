@@ -20,10 +20,14 @@ SPAWNERS = frozenset({"create_task", "ensure_future", "run_coroutine_threadsafe"
 
 # path -> why it may reach for the clock or for chance
 MAY_READ_CLOCK_OR_CHANCE: dict[str, str] = {
+    "gateway/engine/clock.py": "the clock's port",
+    "gateway/engine/chance.py": "the port of chance",
     "fixtures/clock.py": "the fixtures' own clock: a witness shares nothing with what it watches",
 }
 # path -> why it may start a task
-MAY_SPAWN: dict[str, str] = {}
+MAY_SPAWN: dict[str, str] = {
+    "gateway/engine/tasks.py": "the one door: it holds each task and reports its error",
+}
 # A witness keeps its own tasks; lint rule RUF006 sees to it that each is held.
 SPAWNING_PACKAGES = ("fixtures/",)
 
