@@ -1,5 +1,6 @@
 """The table of who may import whom holds, and each contract notices an import that breaks it."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.source import PACKAGES, ROOT
+from tests.house.source import PACKAGES, ROOT, modules
 
 # (module that would reach out, what it must not import, words in the report)
 FORBIDDEN = [
@@ -62,3 +63,14 @@ def test_a_forbidden_import_is_noticed(copy: Path, package: str, line: str, word
     assert result.returncode == 1, result.stdout
     assert words in result.stdout
     assert "BROKEN" in result.stdout
+
+
+@pytest.mark.parametrize("path", ["gateway/model/", "adapters/contract.py", "audit/chain.py", "audit/record.py"])
+def test_nouns_and_formats_need_only_the_standard_library(path: str) -> None:
+    allowed = sys.stdlib_module_names | {path.split("/", maxsplit=1)[0]}
+    for module in modules():
+        if module.path.startswith(path):
+            for node in ast.walk(module.tree):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                assert {name.split(".", maxsplit=1)[0] for name in names} <= allowed, module.path
