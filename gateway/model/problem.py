@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Code(StrEnum):
@@ -116,3 +118,10 @@ def ensure(condition: object, claim: str) -> None:
     """Check a claim that must hold whatever happens outside; unlike `assert` it survives `python -O`."""
     if not condition:
         raise BrokenInvariantError(claim)
+
+
+def present(value: T | None, claim: str) -> T:
+    """The value, which must be there; narrows the type where the reasoning says that it cannot be None."""
+    if value is None:
+        raise BrokenInvariantError(claim)
+    return value

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from gateway.core.identity import Verdict
 from gateway.model.operation import Operation, Receipt
+from gateway.model.principal import PrincipalKind
 
 
 class Unavailable(Exception):
@@ -27,6 +28,10 @@ class Unavailable(Exception):
         super().__init__(reason)
         self.reason = reason
         self.audit = audit
+
+
+class Refused(Exception):
+    """The store will not open: in use, readable by others, made by a newer version. The text is for people."""
 
 
 class StoreUnknown(Exception):
@@ -58,7 +63,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A new operation, perhaps already begun (admit and begin are one transaction when nothing holds it)."""
+    """A new operation, perhaps already begun (admit and begin are one transaction when nothing holds it).
+
+    If `operation.supersedes` names an operation, that one must be unresolved and not superseded yet, else the ruling is
+    `wrong_state`. It is marked superseded, with its version raised, in the same transaction, and thereby leaves the
+    unique indexes; records of both operations may go along.
+    """
 
     operation: Operation
     records: tuple[Record, ...]
@@ -67,6 +77,8 @@ class Admission:
     """Canonical JSON of the pinned definition, stored under `operation.definition`."""
     repeat_window_ms: int
     is_read: bool
+    seal_now: bool = False
+    """Close this transaction with a signed seal (irreversible actions admitted and begun at once)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,7 @@ class Admitted:
 class Change:
     """A new image of an existing operation, applied only if the stored version is `expect_version`.
 
-    `supersede` names an unresolved operation that leaves the unique indexes with this change.
+    The image's version must be one higher. The state of a final operation cannot be changed.
     """
 
     operation: Operation
@@ -99,13 +111,6 @@ class Changed:
     won: bool
     receipt: Receipt | None = None
     current: Operation | None = None
-
-
-class PrincipalKind(StrEnum):
-    """Callers act, people decide. A caller's key can never decide, a person's key can never be used by an agent."""
-
-    CALLER = "caller"
-    PERSON = "person"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,8 @@ class TailFrame:
     segment: int
     seq: int
     frame: bytes
+    origin: str = ""
+    """The log it belongs to; after a new start of the log, frames of the one before may still wait."""
 
 
 class SealedFrame(Protocol):
@@ -178,7 +185,7 @@ class SealedFrame(Protocol):
 
 
 class SealerHead(Protocol):
-    """The log's position, stored in the same transaction as the records it covers."""
+    """The log's position, stored in the same transaction as the records it covers: the shape of `audit.head.Head`."""
 
     def to_bytes(self) -> bytes: ...
 
@@ -194,7 +201,10 @@ class Sealer(Protocol):
     def head(self) -> SealerHead: ...
     @property
     def origin(self) -> str: ...
-    def record(self, plaintext: bytes, t_ms: int) -> Sequence[SealedFrame]: ...
+    def record(self, plaintext: bytes, t_ms: int) -> Sequence[SealedFrame]:
+        """The record's frame comes last; frames of a rotation may come before it."""
+        ...
+
     def seal(self, t_ms: int) -> Sequence[SealedFrame]: ...
     def heartbeat(self, t_ms: int) -> Sequence[SealedFrame]: ...
     def close(self, t_ms: int) -> Sequence[SealedFrame]: ...
@@ -208,7 +218,20 @@ class Cipher(Protocol):
 
 
 class Store(Protocol):
-    """The one store of a gateway. Writing calls go through one writer; reading calls never wait for it."""
+    """The one store of a gateway. Writing calls go through one writer; reading calls never wait for it.
+
+    Start-up: open the store, read `head()` and `tail()`, build the sealer from that head, start it, and `attach` it with
+    the frames that its start made. They and the new head are the first transaction. Until then every call that carries
+    records is refused as `Unavailable` (audit), before anything is written; calls without records are taken.
+    """
+
+    async def head(self) -> bytes | None:
+        """The log's position as last stored; None if there never was a log."""
+        ...
+
+    async def attach(self, sealer: Sealer, frames: Sequence[SealedFrame]) -> None:
+        """Take a started sealer and store the frames of its start. Once per store. Raises Unavailable, StoreUnknown."""
+        ...
 
     async def admit(self, admission: Admission) -> Admitted:
         """Rule on a new operation and, if it is new, store it with its records, payloads and definition.
@@ -235,6 +258,10 @@ class Store(Protocol):
 
     async def seal(self) -> None:
         """Sign what is unsealed, if anything is."""
+        ...
+
+    async def heartbeat(self) -> None:
+        """Let the log say, signed, that nothing happened."""
         ...
 
     async def get(self, operation_id: str) -> Operation | None: ...
@@ -270,8 +297,11 @@ class Store(Protocol):
         """Frames not yet pruned, in order of seq."""
         ...
 
-    async def prune(self, through_seq: int) -> None:
-        """Forget frames that are safely in the segment files. Rides in the next transaction."""
+    async def prune(self, through_seq: int, origin: str | None = None) -> None:
+        """Forget frames that are safely in the segment files; of the newest log unless `origin` names another.
+
+        Rides in the next transaction.
+        """
         ...
 
     async def retire(self, before_ms: int, limit: int) -> int:
