@@ -85,6 +85,20 @@ class Driver:
                 # Somebody else (a cancel, an attestation) moved it between our look and our act: look again.
                 log.info("moved_elsewhere", operation_id=live.id, reason=str(moved))
 
+    async def look_now(self, live: Live) -> None:
+        """Make the next look at once, whatever its backoff says. A driver at work already looks as fast as it may."""
+        if live.driven:
+            return
+        try:
+            if live.operation.handle is not None and live.action.accepted is not None:
+                if live.operation.state is State.IN_DOUBT:
+                    await self._journal.apply_surely(live, Followed())
+                await self._looks.poll(live)
+            else:
+                await self._looks.probe(live)
+        except (Lost, IllegalMoveError) as moved:
+            log.info("moved_elsewhere", operation_id=live.id, reason=str(moved))
+
     async def _perform(self, live: Live, act: Act) -> bool:
         """Do one act; False if it cannot be done now and the sweep should come back to it."""
         match act:

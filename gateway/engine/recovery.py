@@ -1,6 +1,6 @@
 """Brings every unsettled operation back to the driver when something is due: the reaper, the probes, the restart.
 
-There is no second path: what a good day does, a restart does. One heap of due times, one loop, and a sweep as safety net
+There is no second path: what a good day does, a restart does. One heap of due times, one loop, and a sweep as a net
 for clocks that were stepped.
 """
 
@@ -65,6 +65,11 @@ class Recovery:
     def __len__(self) -> int:
         """Unsettled operations in memory."""
         return len(self._live)
+
+    @property
+    def busy(self) -> int:
+        """Operations that a driver is at work on now."""
+        return len(self._tasks)
 
     def find(self, operation_id: str) -> Live | None:
         """The live operation, if it is unsettled here."""

@@ -1,0 +1,136 @@
+"""Bounds and permissions that a submission meets before it exists: room, rate, depth, access, credentials."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gateway.core.template import origin_of
+from gateway.engine.clock import Clock
+from gateway.engine.ports import Credentials
+from gateway.engine.recovery import Recovery
+from gateway.engine.submit import Request
+from gateway.model.action import Action
+from gateway.model.principal import Principal
+from gateway.model.problem import Code, Problem
+from gateway.store.port import Store
+
+
+class Access(Protocol):
+    """The access rules: first match wins, default deny (core/acl.py)."""
+
+    def allow(self, principal: Principal, action: Action, arguments: Mapping[str, Any]) -> str:
+        """The name of the rule that allows it. Raises Problem(forbidden)."""
+        ...
+
+    def is_visible(self, principal: Principal, action: Action) -> bool:
+        """Whether any arguments could be allowed."""
+        ...
+
+
+class Bucket:
+    """A token bucket per key: a steady rate and a burst."""
+
+    def __init__(self, clock: Clock, *, per_second: float, burst: int) -> None:
+        """Counted on boot time, which nobody can step."""
+        self._clock = clock
+        self._per_second = per_second
+        self._burst = float(burst)
+        self._levels: dict[str, tuple[float, int]] = {}
+
+    def take(self, key_id: str) -> float:
+        """Take one token; 0.0 if there was one, else the seconds until there is."""
+        now_ms = self._clock.boot_ms()
+        level, then_ms = self._levels.get(key_id, (self._burst, now_ms))
+        level = min(self._burst, level + (now_ms - then_ms) / 1000 * self._per_second)
+        if level < 1.0:
+            self._levels[key_id] = (level, now_ms)
+            return (1.0 - level) / self._per_second
+        self._levels[key_id] = (level - 1.0, now_ms)
+        return 0.0
+
+
+class Doorkeeper:
+    """Answers the questions of `engine.submit.Gate` for the running gateway."""
+
+    def __init__(
+        self,
+        store: Store,
+        recovery: Recovery,
+        access: Access,
+        credentials: Credentials,
+        *,
+        in_flight_max: int,
+        depth_max: int,
+    ) -> None:
+        """Bounds are settings."""
+        self._store = store
+        self._recovery = recovery
+        self._access = access
+        self._credentials = credentials
+        self._in_flight_max = in_flight_max
+        self._depth_max = depth_max
+        self.draining = False
+        self.quarantined = False
+
+    def check_room(self, principal: Principal) -> None:
+        """Raise Problem if nothing can be taken now."""
+        if self.draining:
+            raise Problem(
+                Code.SHUTTING_DOWN, "The gateway is shutting down; nothing was sent.", "Submit again in a moment."
+            )
+        if self._store.failed is not None:
+            raise Problem(
+                Code.STORE_UNAVAILABLE,
+                "The store's state is unknown and the gateway is stopping.",
+                "Do not send it in another way. Ask by key once the gateway is back.",
+            )
+        if self._recovery.busy >= self._in_flight_max:
+            raise Problem(
+                Code.TOO_MANY_REQUESTS,
+                f"{self._in_flight_max} operations are being carried out; nothing was sent for {principal.name}.",
+                "Wait, then submit again with the same key.",
+                retry_after_seconds=1.0,
+            )
+
+    async def check_parent(self, principal: Principal, request: Request) -> None:
+        """Follow the chain of parents: each must be visible, and the chain no deeper than the bound."""
+        parent, depth = request.parent, 0
+        seen: set[str] = set()
+        while parent is not None:
+            depth += 1
+            if parent in seen or depth > self._depth_max:
+                raise Problem(
+                    Code.FORBIDDEN,
+                    f"The chain of parent operations is deeper than {self._depth_max} or leads back to itself.",
+                    "Start a new chain, or ask why this action calls itself.",
+                )
+            seen.add(parent)
+            operation = await self._store.get(parent)
+            if operation is None or (operation.caller != principal.name and not principal.is_person):
+                raise Problem(
+                    Code.INVALID_INPUT,
+                    "The parent is not an operation that this key can see.",
+                    "Name the operation that caused this call, or leave `parent` out.",
+                )
+            parent = operation.parent
+
+    def allow(self, principal: Principal, action: Action, arguments: Mapping[str, Any]) -> str:
+        """The rule that allows it."""
+        return self._access.allow(principal, action, arguments)
+
+    def is_visible(self, principal: Principal, action: Action) -> bool:
+        """Whether the action exists for this principal."""
+        return self._access.is_visible(principal, action)
+
+    def check_credential(self, action: Action) -> None:
+        """An action that could not be sent is refused before it exists."""
+        if action.service.credential is not None:
+            self._credentials.secret_for(action.service.credential, origin_of(action.service.base_url))
+
+    def check_quarantine(self, action: Action) -> None:
+        """After a restore nobody knows what was already sent: writes wait for an operator."""
+        if self.quarantined and not action.is_read:
+            raise Problem(
+                Code.QUARANTINED,
+                "The store is older than its audit log (it was restored), so writes are held.",
+                "Reads go on. A person with access to the gateway runs `gateway recover`.",
+            )

@@ -1,0 +1,231 @@
+"""The way of a submission: an explicit list of steps, each of which passes it on or refuses it before anything left.
+
+Order (approvals.md's pipeline in the project's map): context, safety, look-up, access, input, identity, execution. A
+refusal is a `Problem`; what happens after admission never is.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Protocol
+
+from gateway.core.fingerprint import fingerprint
+from gateway.core.identity import Ruling, Verdict
+from gateway.core.ids import check_key
+from gateway.core.placeholders import render_text, variables_of
+from gateway.core.strictjson import canonical
+from gateway.core.template import Rendered, render_request
+from gateway.engine.chance import Ids
+from gateway.engine.clock import Clock
+from gateway.engine.ports import Definitions
+from gateway.engine.revive import pack_request
+from gateway.model.action import Action
+from gateway.model.operation import Operation
+from gateway.model.principal import Principal
+from gateway.model.problem import Code, Problem, present
+
+RUN_LENGTH_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller sent, parsed strictly and not yet believed."""
+
+    action: str
+    arguments: Any
+    key: str | None = None
+    run: str | None = None
+    parent: str | None = None
+    supersedes: str | None = None
+    trace_id: str | None = None
+    correlation_id: str | None = None
+
+
+@dataclass(slots=True)
+class Passage:
+    """A submission on its way through the steps."""
+
+    principal: Principal
+    request: Request
+    action: Action | None = None
+    rule: str | None = None
+    operation: Operation | None = None
+    rendered: Rendered | None = None
+    payloads: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def found(self) -> Action:
+        """The action, once it was looked up."""
+        return present(self.action, "the action was looked up")
+
+
+class Gate(Protocol):
+    """What the safety and access steps ask of the running gateway."""
+
+    def check_room(self, principal: Principal) -> None:
+        """Raise Problem if too much is under way, the gateway drains, or the store is finished."""
+        ...
+
+    async def check_parent(self, principal: Principal, request: Request) -> None:
+        """Raise Problem for an unknown parent, a cycle, or a chain that is too deep."""
+        ...
+
+    def allow(self, principal: Principal, action: Action, arguments: Mapping[str, Any]) -> str:
+        """The name of the rule that allows it. Raises Problem(forbidden)."""
+        ...
+
+    def is_visible(self, principal: Principal, action: Action) -> bool:
+        """Whether the action exists for this principal at all."""
+        ...
+
+    def check_credential(self, action: Action) -> None:
+        """Raise Problem(credential_missing) if the service's credential cannot be joined later."""
+        ...
+
+    def check_quarantine(self, action: Action) -> None:
+        """Raise Problem(quarantined) for a non-read while the store is in quarantine."""
+        ...
+
+
+class Submissions:
+    """Runs the steps up to a candidate operation; admission itself is the journal's."""
+
+    def __init__(self, definitions: Definitions, gate: Gate, ids: Ids, clock: Clock) -> None:
+        """All are parameters; the steps hold no state between submissions."""
+        self._definitions = definitions
+        self._gate = gate
+        self._ids = ids
+        self._clock = clock
+        self.steps: tuple[Callable[[Passage], Awaitable[None]], ...] = (
+            self._context,
+            self._safety,
+            self._look_up,
+            self._access,
+            self._input,
+            self._candidate,
+        )
+
+    async def run(self, principal: Principal, request: Request) -> Passage:
+        """Take a submission through every step. Raises Problem at the first that refuses."""
+        passage = Passage(principal, request)
+        for step in self.steps:
+            await step(passage)
+        return passage
+
+    async def _context(self, passage: Passage) -> None:
+        request = passage.request
+        if request.key is not None:
+            check_key(request.key)
+        if request.run is not None and not _is_name(request.run):
+            raise Problem(
+                Code.INVALID_INPUT,
+                "The run id must be 1 to 255 visible ASCII characters.",
+                "Use your own id for this run, for example `run_42`.",
+            )
+        if request.supersedes is not None and not passage.principal.is_person:
+            raise Problem(
+                Code.FORBIDDEN,
+                "Only a person may put a new operation in the place of an unresolved one.",
+                "Ask the person who is responsible; they see the operation among the unresolved ones.",
+            )
+
+    async def _safety(self, passage: Passage) -> None:
+        self._gate.check_room(passage.principal)
+        if passage.request.parent is not None:
+            await self._gate.check_parent(passage.principal, passage.request)
+
+    async def _look_up(self, passage: Passage) -> None:
+        action = self._definitions.actions.get(passage.request.action)
+        if action is None or not self._gate.is_visible(passage.principal, action):
+            raise Problem(
+                Code.UNKNOWN_ACTION,
+                "No action of that name is declared for this key.",
+                "List the actions that this key may run, and use one of their names exactly.",
+            )
+        passage.action = action
+
+    async def _access(self, passage: Passage) -> None:
+        arguments = passage.request.arguments
+        if not isinstance(arguments, dict):
+            raise Problem(
+                Code.INVALID_INPUT, "The arguments must be a JSON object.", "Send `args` as an object, `{}` for none."
+            )
+        passage.rule = self._gate.allow(passage.principal, passage.found, arguments)
+        self._gate.check_quarantine(passage.found)
+
+    async def _input(self, passage: Passage) -> None:
+        errors = self._definitions.validate(passage.found, passage.request.arguments)
+        if errors:
+            raise Problem(
+                Code.INVALID_INPUT,
+                "The arguments do not fit what the action declares; nothing was sent.",
+                "Correct the fields listed under `errors` and submit again.",
+                errors=errors,
+            )
+        self._gate.check_credential(passage.found)
+
+    async def _candidate(self, passage: Passage) -> None:
+        """Fix the operation's id, its exact request and its fingerprint; nothing of it exists yet outside here."""
+        action, request = passage.found, passage.request
+        operation_id = self._ids.operation_id()
+        variables = variables_of(
+            request.arguments, operation_id=operation_id, run=request.run, correlation_id=request.correlation_id
+        )
+        rendered = render_request(
+            action.request,
+            variables,
+            base_url=action.service.base_url,
+            bind=action.bind,
+            precondition=action.precondition,
+        )
+        packed, created_ms = pack_request(rendered), self._clock.wall_ms()
+        passage.rendered = rendered
+        passage.payloads = {"request": packed, "arguments": canonical(request.arguments)}
+        passage.operation = Operation(
+            id=operation_id,
+            caller=passage.principal.name,
+            owner=passage.principal.owner,
+            action=action.name,
+            definition=action.digest,
+            effect=action.effect.value,
+            fingerprint=fingerprint(passage.principal.name, action.name, request.arguments),
+            created_ms=created_ms,
+            start_by_ms=created_ms + int(action.deadlines.start_seconds * 1000),
+            target_service=action.service.name,
+            target_url=rendered.url,
+            request_sha256=sha256(packed).hexdigest(),
+            key=request.key,
+            conflict_key=None if action.conflict_key is None else render_text(action.conflict_key, variables),
+            run=request.run,
+            correlation_id=request.correlation_id,
+            trace_id=request.trace_id,
+            parent=request.parent,
+            supersedes=request.supersedes,
+            rule=passage.rule,
+        )
+
+
+def refusal(principal: Principal, candidate: Operation, verdict: Verdict) -> Problem:
+    """The problem for a candidate that the identity rules refuse. Foreign operations are not named."""
+    other = verdict.operation
+    named = other.id if other is not None and (principal.is_person or other.caller == candidate.caller) else None
+    match verdict.code:
+        case Code.KEY_REUSED:
+            detail = "This key already names a request with other arguments; nothing was sent or changed."
+            guidance = "Use the key with its own arguments to learn that outcome, or a new key for a new task."
+        case Code.PROBABLE_REPEAT:
+            detail = "An equal operation finished a moment ago; its document is under `operation`."
+            guidance = "Take that outcome. If you mean to do it once more, submit it with a new key of your own."
+        case _:
+            detail = "An earlier operation that this one would repeat or collide with is not settled yet."
+            guidance = "Do not send it again in another form. Wait for the earlier operation's outcome."
+    return Problem(present(verdict.code, "a refusal has a code"), detail, guidance, operation_id=named)
+
+
+def is_known(verdict: Verdict) -> bool:
+    """The submission is an earlier operation once more: joined to it, or answered from the store."""
+    return verdict.ruling in (Ruling.JOIN, Ruling.REPLAY)
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= RUN_LENGTH_MAX and all(0x21 <= ord(char) <= 0x7E for char in text)
