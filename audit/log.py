@@ -12,10 +12,7 @@ from audit.disk import Directory, LogError
 from audit.fields import Malformed
 from audit.head import Head, Position
 from audit.record import (
-    HEADER_BYTES,
     MAX_FRAME_BYTES,
-    PREFIX_BYTES,
-    TRAILER_BYTES,
     Entry,
     Fault,
     Frame,
@@ -198,8 +195,3 @@ def files_head(directory: Directory, origin: str) -> Head:
                 raise LogContradiction(f"the files belong to {follower.origin}, not to {origin}")
             return follower.position.head()
     return Head.empty(origin)
-
-
-def body_slice(offset: int, end: int) -> slice:
-    """Where a frame's body lies in its buffer."""
-    return slice(offset + PREFIX_BYTES + HEADER_BYTES, end - TRAILER_BYTES)

@@ -17,7 +17,7 @@ FLAG_DAY = 0x0001
 """The entry's time is rounded down to a UTC day; all other flag bits belong to later formats."""
 
 ENTRY_HEADER = Struct(">BBHQQ12s32s32s")
-FRAME_HEADER = Struct(">IBBBHQQ12s32s32s")
+FRAME_HEADER = Struct(">IBBBHQQ44x32s")
 HEADER_BYTES = ENTRY_HEADER.size
 NONCE_BYTES = 12
 ZERO_NONCE = bytes(NONCE_BYTES)
@@ -104,25 +104,33 @@ class Fault(Enum):
     TRAILER = "the entry does not match its trailer"
 
 
+FrameHead = tuple[int, int, int, int, int, int, int, bytes]
+
+
 class Parsed(NamedTuple):
     """What `parse` found: parallel lists, one item per whole frame, then where and why it stopped.
 
-    `heads` are tuples of (length, mark, version, kind, flags, seq, t_ms, nonce, commit, prev). The lists are kept bare
-    because the verifier runs over millions of entries; `entries` gives the same as objects.
+    `heads` are tuples of (length, mark, version, kind, flags, seq, t_ms, prev); nonce and commitment are left alone.
+    The lists are bare because the verifier runs over millions of entries; `entries` gives the same as objects.
     """
 
     offsets: list[int]
-    heads: list[tuple[int, int, int, int, int, int, int, bytes, bytes, bytes]]
+    heads: list[FrameHead]
     leaves: list[bytes]
     end: int
     fault: Fault | None
 
     def entries(self, buffer: bytes | bytearray | memoryview) -> Iterator[Entry]:
         """The frames as entries, cut from the buffer that was parsed."""
-        for offset, head, leaf in zip(self.offsets, self.heads, self.leaves, strict=True):
-            end = offset + 4 + head[0]
-            body = bytes(buffer[offset + PREFIX_BYTES + HEADER_BYTES : end - TRAILER_BYTES])
-            yield Entry(Header(*head[2:]), body, leaf, offset, end)
+        return (self.entry(buffer, index) for index in range(len(self.offsets)))
+
+    def entry(self, buffer: bytes | bytearray | memoryview, index: int) -> Entry:
+        """One of the frames as an entry."""
+        offset = self.offsets[index]
+        end = offset + 4 + self.heads[index][0]
+        header = Header(*ENTRY_HEADER.unpack_from(buffer, offset + PREFIX_BYTES))
+        body = bytes(buffer[offset + PREFIX_BYTES + HEADER_BYTES : end - TRAILER_BYTES])
+        return Entry(header, body, self.leaves[index], offset, end)
 
 
 def encode_frame(header: Header, body: bytes, segment: int) -> Frame:
@@ -141,9 +149,9 @@ def parse(buffer: bytes | bytearray | memoryview, start: int = 0) -> Parsed:
     Checks what a frame can say about itself: length, mark, trailer. Links between entries, versions and kinds are the
     caller's business, since recovery and verifier judge them differently.
     """
-    view = memoryview(buffer)
+    view = bytes(buffer)
     offsets: list[int] = []
-    heads: list[tuple[int, int, int, int, int, int, int, bytes, bytes, bytes]] = []
+    heads: list[FrameHead] = []
     leaves: list[bytes] = []
     at, limit, fault = start, len(view), None
     unpack, digest = FRAME_HEADER.unpack_from, sha256
@@ -175,7 +183,7 @@ def _length_fault(length: int) -> Fault:
     return Fault.MARK if MIN_LENGTH <= length <= MAX_LENGTH else Fault.LENGTH
 
 
-def _short_fault(view: memoryview, at: int) -> Fault:
+def _short_fault(view: bytes, at: int) -> Fault:
     """Fewer bytes are left than the frame needs; say at once if no further byte could make a frame of them."""
     if len(view) - at < 4:
         return Fault.SHORT

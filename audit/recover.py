@@ -143,7 +143,7 @@ def check_join(files: Head, rows: Sequence[Row], head: Head | None) -> Join:
             continue
         if seq != size:
             return Join(JoinState.CONTRADICTION, f"entry {size} is missing: the rows go on with {seq}")
-        if parsed.heads[0][9] != leaf:
+        if parsed.heads[0][7] != leaf:
             return Join(JoinState.CONTRADICTION, f"row {seq} does not follow from the entry before it")
         size, leaf = seq + 1, parsed.leaves[0]
     if size != head.size:

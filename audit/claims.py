@@ -1,0 +1,169 @@
+"""What checkpoints claim about a log: read from its own folder and from anchors, as one stream ordered by size."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from audit.checkpoint import CHECKPOINT, HISTORY, open_checkpoint
+from audit.disk import Directory, DiskDirectory
+from audit.note import BadNote, NoteKey, UnknownSigner
+from audit.report import AnchorState, Exit, Finding
+
+_PIECE_BYTES = 1 << 16
+_NOTE_BYTES_MAX = 1 << 18
+
+Report = Callable[[Finding], None]
+Settle = Callable[[], None]
+"""Waits a moment, so that a writer caught in the middle of a write can finish it."""
+
+SETTLE_TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorSource:
+    """Where an anchor's notes are read from: a file of a directory, up to the size it had when looked at."""
+
+    label: str
+    directory: Directory
+    name: str
+
+
+def anchor_sources(path: Path, origin: str) -> list[AnchorSource]:
+    """The anchor at a path: a file of notes, or a folder with a log's checkpoint files, itself or under its origin."""
+    if not path.is_dir():
+        return [AnchorSource(str(path), DiskDirectory(path.parent), path.name)]
+    for folder in (path, path.joinpath(*origin.split("/"))) if origin else (path,):
+        if (folder / CHECKPOINT).exists():
+            names = [name for name in (HISTORY, CHECKPOINT) if (folder / name).exists()]
+            return [AnchorSource(str(folder / name), DiskDirectory(folder), name) for name in names]
+    return [AnchorSource(str(path / CHECKPOINT), DiskDirectory(path), CHECKPOINT)]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """That the tree of the first `size` entries has this root. `anchor` is None for the log's own checkpoints."""
+
+    size: int
+    root: bytes
+    source: str
+    anchor: int | None
+
+
+class Incomplete(BadNote):
+    """A file of notes that ends inside a note."""
+
+
+class Claims:
+    """All claims in order of size; what cannot be used is reported instead of given out."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        anchors: Sequence[AnchorSource],
+        keys: Sequence[NoteKey],
+        report: Report,
+        settle: Settle,
+    ) -> None:
+        self._settle = settle
+        self._keys = tuple(keys)
+        self._report = report
+        self.states = [AnchorState(source.label) for source in anchors]
+        own = [AnchorSource(name, directory, name) for name in (HISTORY, CHECKPOINT)] if keys else []
+        numbered: list[tuple[int | None, AnchorSource]] = [*enumerate(anchors), *((None, source) for source in own)]
+        # Sizes are taken now, before the segments are looked at: a checkpoint published later may be ahead of what
+        # will be read, and must not look like a log that was cut.
+        streams = [self._stream(source, index, self._size(source, index)) for index, source in numbered]
+        self._merged = heapq.merge(*streams, key=lambda claim: claim.size)
+        self._next = next(self._merged, None)
+
+    @property
+    def next_size(self) -> int | None:
+        """Size of the next claim; None when all are given out."""
+        return None if self._next is None else self._next.size
+
+    def pop(self) -> Claim:
+        claim = self._next
+        if claim is None:
+            raise LookupError("no claims are left")
+        self._next = next(self._merged, None)
+        return claim
+
+    def _size(self, source: AnchorSource, anchor: int | None) -> int:
+        try:
+            return _settled_size(source, self._settle)
+        except FileNotFoundError as error:
+            if anchor is None:
+                return 0
+            self._unreadable(source, error)
+        except OSError as error:
+            self._unreadable(source, error)
+        return 0
+
+    def _unreadable(self, source: AnchorSource, error: OSError) -> None:
+        self._report(Finding("unreadable", Exit.UNREADABLE, f"{source.label}: {error.strerror or error}"))
+
+    def _stream(self, source: AnchorSource, anchor: int | None, size: int) -> Iterator[Claim]:
+        smallest = 0
+        try:
+            for note in _notes(source, size):
+                checkpoint = open_checkpoint(note, self._keys)
+                if checkpoint.size < smallest:
+                    error = BadNote(f"a checkpoint of {checkpoint.size} entries behind one of {smallest}")
+                    self._bad(source, anchor, error)
+                    return
+                smallest = checkpoint.size
+                yield Claim(checkpoint.size, checkpoint.root, source.label, anchor)
+        except OSError as error:
+            self._unreadable(source, error)
+        except BadNote as error:
+            self._bad(source, anchor, error)
+
+    def _bad(self, source: AnchorSource, anchor: int | None, error: BadNote) -> None:
+        if anchor is not None:
+            hint = "an anchor is used only if the pinned key of this log signed it"
+            finding = Finding("bad_anchor", Exit.NOT_PROVEN, f"{source.label}: {error}", hint=hint)
+        elif isinstance(error, Incomplete):
+            finding = Finding("torn_checkpoint", Exit.INCOMPLETE, f"{source.label}: {error}")
+        elif isinstance(error, UnknownSigner):
+            finding = Finding("foreign_checkpoint", Exit.TAMPERED, f"{source.label}: not signed by the pinned key")
+        else:
+            finding = Finding("bad_checkpoint", Exit.TAMPERED, f"{source.label}: {error}")
+        self._report(finding)
+
+
+def _settled_size(source: AnchorSource, settle: Settle) -> int:
+    """The file's size; for a history, one behind a whole note if it gets there soon."""
+    size = source.directory.size(source.name)
+    for _ in range(SETTLE_TRIES if source.name == HISTORY else 0):
+        if size < 2 or source.directory.read(source.name, size - 2, 2) == b"\n\n":
+            break
+        settle()
+        size = source.directory.size(source.name)
+    return size
+
+
+def _notes(source: AnchorSource, size: int) -> Iterator[bytes]:
+    """The notes in a file: one alone as the checkpoint file has it, or many, each followed by a blank line."""
+    waiting, offset, found = b"", 0, 0
+    while offset < size:
+        piece = source.directory.read(source.name, offset, min(_PIECE_BYTES, size - offset))
+        if not piece:
+            break
+        offset += len(piece)
+        parts = (waiting + piece).split(b"\n\n")
+        # An odd last part may go on in the next piece; pairs before it are whole notes.
+        pairs = (len(parts) - 1) // 2
+        for index in range(pairs):
+            found += 1
+            yield parts[2 * index] + b"\n\n" + parts[2 * index + 1] + b"\n"
+        waiting = b"\n\n".join(parts[2 * pairs :])
+        if len(waiting) > _NOTE_BYTES_MAX:
+            raise BadNote("not a file of signed notes")
+    if not waiting:
+        return
+    if found or source.name == HISTORY:
+        raise Incomplete("the last note is not complete")
+    yield waiting
