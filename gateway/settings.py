@@ -1,5 +1,6 @@
 """Every setting of the gateway in one frozen object, with its unit in its name and a safe default."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -93,6 +94,11 @@ class AccessRule:
     """Name of the action; `*` stands for any run of characters."""
     effect: Literal["*", "read", "reversible", "irreversible"] = "*"
     """The declared effect of the action."""
+    service: str = "*"
+    """Name of the service that the action calls; `*` stands for any run of characters."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Values that arguments must have, by name: `{environment: staging}`. A list names several, `*` works in text. An
+    `allow` fits only if all are given and as told; a `deny` also fits where one is missing."""
 
 
 @dataclass(frozen=True, slots=True)
