@@ -126,13 +126,6 @@ class Attested:
     executed: Executed
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """A person put a new operation in its place."""
-
-    by: str
-
-
 Event = (
     Begin
     | Observed
@@ -148,7 +141,6 @@ Event = (
     | DeadlinePassed
     | Cancelled
     | Attested
-    | Superseded
 )
 
 

@@ -26,7 +26,6 @@ from gateway.core.events import (
     Polled,
     Probed,
     Restarted,
-    Superseded,
 )
 from gateway.core.reconcile.absence import stamp_closed
 from gateway.core.transitions import IllegalMoveError
@@ -134,11 +133,6 @@ def _attested(draft: Draft, event: Attested) -> None:
     draft.fail("attest", "attestation", event.executed, failure)
 
 
-def _superseded(draft: Draft, event: Superseded) -> None:
-    draft.fact("superseded", by=event.by)
-    draft.move("superseded", State.UNRESOLVED, superseded=True)
-
-
 _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
     Begin: attempts.begin,
     Observed: attempts.observed,
@@ -154,5 +148,4 @@ _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
     DeadlinePassed: _deadline,
     Cancelled: _cancelled,
     Attested: _attested,
-    Superseded: _superseded,
 }

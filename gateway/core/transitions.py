@@ -79,7 +79,6 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_loops("ready accepted in_doubt unresolved", "restart", "a new owner takes it over"),
     *_loops("unresolved", "looked", "watched: nothing new"),
     *_loops("unresolved", "polled", "watched: nothing new"),
-    *_loops("unresolved", "superseded", "a person put another operation in its place"),
     *_arrows("unresolved", "attest", "succeeded", "a person settles it without proof"),
     *_arrows("unresolved", "attest", "failed", "a person settles it without proof"),
     *_loops("ready sending accepted in_doubt unresolved", "late", "an answer of an earlier attempt is kept"),

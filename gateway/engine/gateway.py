@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import structlog
 
-from gateway.core.events import Attested, Begin, Cancelled, Fact, Superseded
+from gateway.core.events import Attested, Begin, Cancelled, Fact
 from gateway.core.identity import Ruling, Verdict
 from gateway.core.strictjson import digest
 from gateway.core.transitions import IllegalMoveError
@@ -85,8 +85,6 @@ class Gateway:
         Returns as soon as the operation is durable; use `wait` for its outcome. Raises Problem before anything left.
         """
         passage = await self._submissions.run(principal, request)
-        if request.supersedes is not None:
-            await self._supersede(principal, passage, request.supersedes)
         live = Live(
             operation=present(passage.operation, "a candidate was made"),
             action=passage.found,
@@ -141,7 +139,7 @@ class Gateway:
         )
         return Admission(
             operation=operation,
-            records=(Record(fact.event, self._journal.body(operation, fact.fields), operation.id),),
+            records=self._admission_records(operation, fact),
             payloads={
                 PayloadKind.REQUEST: passage.payloads["request"],
                 PayloadKind.ARGUMENTS: passage.payloads["arguments"],
@@ -150,6 +148,13 @@ class Gateway:
             repeat_window_ms=int(action.repeat_window_seconds * 1000),
             is_read=action.is_read,
         )
+
+    def _admission_records(self, operation: Operation, fact: Fact) -> tuple[Record, ...]:
+        records = [Record(fact.event, self._journal.body(operation, fact.fields), operation.id)]
+        if operation.supersedes is not None:
+            body = {"at": operation.created_ms, "by": operation.id, "person": operation.caller}
+            records.insert(0, Record("superseded", body, operation.supersedes))
+        return tuple(records)
 
     async def _not_new(self, principal: Principal, candidate: Operation, verdict: Verdict) -> View:
         if verdict.ruling is Ruling.REFUSE:
@@ -169,11 +174,6 @@ class Gateway:
         known = is_known(verdict)
         view = await self._view(verdict.operation)
         return replace(view, joined=known and not view.operation.final, replayed=known and view.operation.final)
-
-    async def _supersede(self, principal: Principal, passage: Passage, old_id: str) -> None:
-        live = await self._load(principal, old_id)
-        new_id = present(passage.operation, "a candidate was made").id
-        await self._move(live, Superseded(by=new_id))
 
     def _store_problem(self, error: BaseException, candidate: Operation) -> BaseException:
         if isinstance(error, Unavailable):
@@ -349,7 +349,7 @@ class Gateway:
             raise _not_found()
         return await self._revival.revive(operation)
 
-    async def _move(self, live: Live, event: Cancelled | Attested | Superseded) -> None:
+    async def _move(self, live: Live, event: Cancelled | Attested) -> None:
         while True:
             try:
                 await self._journal.apply(live, event)

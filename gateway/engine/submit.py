@@ -213,6 +213,9 @@ def refusal(principal: Principal, candidate: Operation, verdict: Verdict) -> Pro
         case Code.KEY_REUSED:
             detail = "This key already names a request with other arguments; nothing was sent or changed."
             guidance = "Use the key with its own arguments to learn that outcome, or a new key for a new task."
+        case Code.WRONG_STATE:
+            detail = "Only an unresolved operation that nothing else superseded can be superseded; nothing was sent."
+            guidance = "Read the operation that you named; it may be settled by now."
         case Code.PROBABLE_REPEAT:
             detail = "An equal operation finished a moment ago; its document is under `operation`."
             guidance = "Take that outcome. If you mean to do it once more, submit it with a new key of your own."
