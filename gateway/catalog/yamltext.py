@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import yaml
 from yaml.events import (
@@ -22,7 +22,7 @@ from yaml.events import (
 )
 
 from gateway.catalog.mistake import Mistake, MistakesError
-from gateway.core.strictjson import INTEGER_MAX
+from gateway.core.strictjson import INTEGER_MAX, Json
 
 SIZE_MAX_BYTES: Final = 1_000_000
 DEPTH_MAX: Final = 64
@@ -66,7 +66,7 @@ class Document:
     """A file's value, and where each part of it stands."""
 
     file: str
-    value: Any = None
+    value: Json = None
     places: dict[Path, Place] = field(default_factory=dict)
     """Where each value starts."""
     keys: dict[Path, Place] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class _Stop(Exception):
 class _Open:
     """A mapping or list that is being read."""
 
-    value: dict[str, Any] | list[Any]
+    value: dict[str, Json] | list[Json]
     path: Path
     flow: bool
     key: str | None = None
@@ -182,7 +182,7 @@ class _Reader:
     def _start(self, event: CollectionStartEvent) -> None:
         if len(self._open) >= DEPTH_MAX:
             self._stop(_place(event), f"The file is nested deeper than {DEPTH_MAX} levels.", "Flatten it.")
-        value: dict[str, Any] | list[Any] = {} if isinstance(event, MappingStartEvent) else []
+        value: dict[str, Json] | list[Json] = {} if isinstance(event, MappingStartEvent) else []
         path = self._value(value, _place(event))
         self._open.append(_Open(value, path, bool(event.flow_style)))
 
@@ -211,11 +211,12 @@ class _Reader:
             self.document.keys[path] = place
         parent.key = key
 
-    def _value(self, value: Any, place: Place) -> Path:
+    def _value(self, value: Json, place: Place) -> Path:
         """Put a value where the open mapping or list expects one, and say where that is."""
         parent = self._open[-1] if self._open else None
+        path: Path = ()
         if parent is None:
-            self.document.value, path = value, ()
+            self.document.value = value
         elif isinstance(parent.value, list):
             path = (*parent.path, len(parent.value))
             parent.value.append(value)
@@ -228,7 +229,7 @@ class _Reader:
         self.document.places.setdefault(path, place)
         return path
 
-    def _plain(self, event: ScalarEvent, place: Place) -> Any:
+    def _plain(self, event: ScalarEvent, place: Place) -> Json:
         """The JSON value of a scalar. Quoted and block scalars are text, whatever they look like."""
         text = event.value
         if event.style is not None:
@@ -258,11 +259,12 @@ class _Reader:
         return 0
 
 
-_WORDS: Mapping[str, Any] = {"": None, "null": None, "true": True, "false": False}
+_WORDS: Mapping[str, Json] = {"": None, "null": None, "true": True, "false": False}
 
 
 def _place(event: Event) -> Place:
-    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+    mark = event.start_mark
+    return Place(1, 1) if mark is None else Place(mark.line + 1, mark.column + 1)
 
 
 def _short(text: str) -> str:
