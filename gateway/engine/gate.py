@@ -1,29 +1,19 @@
 """Bounds and permissions that a submission meets before it exists: room, rate, depth, access, credentials."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from gateway.core.acl import is_visible, require_access, sees
 from gateway.core.template import origin_of
 from gateway.engine.clock import Clock
 from gateway.engine.ports import Credentials
 from gateway.engine.recovery import Recovery
 from gateway.engine.submit import Request
+from gateway.model.access import Policy
 from gateway.model.action import Action
 from gateway.model.principal import Principal
 from gateway.model.problem import Code, Problem
 from gateway.store.port import Store
-
-
-class Access(Protocol):
-    """The access rules: first match wins, default deny (core/acl.py)."""
-
-    def allow(self, principal: Principal, action: Action, arguments: Mapping[str, Any]) -> str:
-        """The name of the rule that allows it. Raises Problem(forbidden)."""
-        ...
-
-    def is_visible(self, principal: Principal, action: Action) -> bool:
-        """Whether any arguments could be allowed."""
-        ...
 
 
 class Bucket:
@@ -55,7 +45,7 @@ class Doorkeeper:
         self,
         store: Store,
         recovery: Recovery,
-        access: Access,
+        policy: Policy,
         credentials: Credentials,
         *,
         in_flight_max: int,
@@ -64,7 +54,7 @@ class Doorkeeper:
         """Bounds are settings."""
         self._store = store
         self._recovery = recovery
-        self._access = access
+        self._policy = policy
         self._credentials = credentials
         self._in_flight_max = in_flight_max
         self._depth_max = depth_max
@@ -105,7 +95,7 @@ class Doorkeeper:
                 )
             seen.add(parent)
             operation = await self._store.get(parent)
-            if operation is None or (operation.caller != principal.name and not principal.is_person):
+            if operation is None or not sees(principal, operation.caller):
                 raise Problem(
                     Code.INVALID_INPUT,
                     "The parent is not an operation that this key can see.",
@@ -115,11 +105,11 @@ class Doorkeeper:
 
     def allow(self, principal: Principal, action: Action, arguments: Mapping[str, Any]) -> str:
         """The rule that allows it."""
-        return self._access.allow(principal, action, arguments)
+        return require_access(self._policy, principal, action, arguments).rule
 
     def is_visible(self, principal: Principal, action: Action) -> bool:
         """Whether the action exists for this principal."""
-        return self._access.is_visible(principal, action)
+        return is_visible(self._policy, principal, action)
 
     def check_credential(self, action: Action) -> None:
         """An action that could not be sent is refused before it exists."""

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import structlog
 
+from gateway.core.acl import require_deed, sees, unknown_action
 from gateway.core.events import Attested, Begin, Cancelled, Fact
 from gateway.core.identity import Ruling, Verdict
 from gateway.core.strictjson import digest
@@ -24,7 +25,7 @@ from gateway.engine.revive import Revival
 from gateway.engine.submit import Passage, Request, Submissions, is_known, refusal
 from gateway.model.action import Action
 from gateway.model.operation import Executed, Operation, Outcome, Receipt, State
-from gateway.model.principal import Principal
+from gateway.model.principal import Deed, Principal
 from gateway.model.problem import Code, Problem, present
 from gateway.store.port import Admission, Filter, PayloadKind, Record, Store, StoreUnknown, Unavailable
 
@@ -204,7 +205,7 @@ class Gateway:
         """One operation. Another caller's operation does not exist for this one."""
         live = self._recovery.find(operation_id)
         operation = live.operation if live is not None else await self._store.get(operation_id)
-        if operation is None or not _may_see(principal, operation):
+        if operation is None or not sees(principal, operation.caller):
             raise _not_found()
         return await self._view(operation)
 
@@ -246,12 +247,8 @@ class Gateway:
         """One action. Raises Problem(unknown_action)."""
         action = self.definitions.actions.get(name)
         if action is None or not self.doorkeeper.is_visible(principal, action):
-            raise Problem(
-                Code.UNKNOWN_ACTION,
-                "No action of that name is declared for this key.",
-                "List the actions that this key may run, and use one of their names exactly.",
-            )
-        return present(action, "it was found")
+            raise unknown_action()
+        return action
 
     async def events(self, principal: Principal) -> AsyncIterator[Notice]:
         """Changes and alerts as they happen. A lagging reader gets a `lagged` notice and must list again."""
@@ -317,12 +314,7 @@ class Gateway:
         seen: str,
     ) -> View:
         """A person settles an unresolved operation. `seen` is the digest of what was shown to them."""
-        if not principal.is_person:
-            raise Problem(
-                Code.FORBIDDEN,
-                "Only a person's key can settle an operation without proof.",
-                "Ask the person who is responsible for it.",
-            )
+        require_deed(principal, Deed.ATTEST)
         live = await self._load(principal, operation_id)
         current = attest_digest(live.operation)
         if seen != current:
@@ -341,11 +333,11 @@ class Gateway:
     async def _load(self, principal: Principal, operation_id: str) -> Live:
         live = self._recovery.find(operation_id)
         if live is not None:
-            if not _may_see(principal, live.operation):
+            if not sees(principal, live.operation.caller):
                 raise _not_found()
             return live
         operation = await self._store.get(operation_id)
-        if operation is None or not _may_see(principal, operation):
+        if operation is None or not sees(principal, operation.caller):
             raise _not_found()
         return await self._revival.revive(operation)
 
@@ -377,10 +369,6 @@ def attest_digest(operation: Operation) -> str:
 def result_json(view: View) -> Any:  # noqa: ANN401 - any JSON value
     """The shaped result as a value, None if there is none."""
     return None if view.result is None else orjson.loads(view.result)
-
-
-def _may_see(principal: Principal, operation: Operation) -> bool:
-    return principal.is_person or operation.caller == principal.name
 
 
 def _is_answer(operation: Operation) -> bool:

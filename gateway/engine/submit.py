@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
+from gateway.core.acl import require_deed, sees, unknown_action
 from gateway.core.fingerprint import fingerprint
 from gateway.core.identity import Ruling, Verdict
 from gateway.core.ids import check_key
@@ -21,7 +22,7 @@ from gateway.engine.ports import Definitions
 from gateway.engine.revive import pack_request
 from gateway.model.action import Action
 from gateway.model.operation import Operation
-from gateway.model.principal import Principal
+from gateway.model.principal import Deed, Principal
 from gateway.model.problem import Code, Problem, present
 
 RUN_LENGTH_MAX = 255
@@ -122,12 +123,7 @@ class Submissions:
                 "The run id must be 1 to 255 visible ASCII characters.",
                 "Use your own id for this run, for example `run_42`.",
             )
-        if request.supersedes is not None and not passage.principal.is_person:
-            raise Problem(
-                Code.FORBIDDEN,
-                "Only a person may put a new operation in the place of an unresolved one.",
-                "Ask the person who is responsible; they see the operation among the unresolved ones.",
-            )
+        require_deed(passage.principal, Deed.SUBMIT if request.supersedes is None else Deed.SUPERSEDE)
 
     async def _safety(self, passage: Passage) -> None:
         self._gate.check_room(passage.principal)
@@ -137,11 +133,7 @@ class Submissions:
     async def _look_up(self, passage: Passage) -> None:
         action = self._definitions.actions.get(passage.request.action)
         if action is None or not self._gate.is_visible(passage.principal, action):
-            raise Problem(
-                Code.UNKNOWN_ACTION,
-                "No action of that name is declared for this key.",
-                "List the actions that this key may run, and use one of their names exactly.",
-            )
+            raise unknown_action()
         passage.action = action
 
     async def _access(self, passage: Passage) -> None:
@@ -208,7 +200,7 @@ class Submissions:
 def refusal(principal: Principal, candidate: Operation, verdict: Verdict) -> Problem:
     """The problem for a candidate that the identity rules refuse. Foreign operations are not named."""
     other = verdict.operation
-    named = other.id if other is not None and (principal.is_person or other.caller == candidate.caller) else None
+    named = other.id if other is not None and sees(principal, other.caller) else None
     match verdict.code:
         case Code.KEY_REUSED:
             detail = "This key already names a request with other arguments; nothing was sent or changed."
