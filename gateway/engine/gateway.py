@@ -159,7 +159,7 @@ class Gateway:
 
     async def _not_new(self, principal: Principal, candidate: Operation, verdict: Verdict) -> View:
         if verdict.ruling is Ruling.REFUSE:
-            problem = refusal(principal, candidate, verdict)
+            problem = refusal(principal, verdict)
             if verdict.code is Code.KEY_REUSED:
                 await self._alert("key_reused", candidate)
             if verdict.code is Code.PROBABLE_REPEAT and verdict.operation is not None:

@@ -197,7 +197,7 @@ class Submissions:
         )
 
 
-def refusal(principal: Principal, candidate: Operation, verdict: Verdict) -> Problem:
+def refusal(principal: Principal, verdict: Verdict) -> Problem:
     """The problem for a candidate that the identity rules refuse. Foreign operations are not named."""
     other = verdict.operation
     named = other.id if other is not None and sees(principal, other.caller) else None
