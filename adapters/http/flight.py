@@ -40,6 +40,7 @@ class Flight:
         self.request_complete = False
         self.contradictions: list[str] = []
         self._transport: asyncio.Transport | None = None
+        self._raw: asyncio.Transport | None = None
 
     @property
     def allow_private(self) -> bool:
@@ -62,6 +63,7 @@ class Flight:
         if transport is None or sock is None:
             raise SendRefused("the connection's bytes cannot be counted")
         self._transport = transport
+        self._raw = _below_tls(transport)
         self.socket = sock
         self.phase = Phase.CONNECTED
         self.baseline = sock.sent
@@ -97,7 +99,7 @@ class Flight:
             return False
         if written < self.expected:
             return False
-        return self.tls is None or (sock.drained and transport.get_write_buffer_size() == 0)
+        return self.tls is None or (sock.drained and _held_back(transport) == 0)
 
     def take_head(self, response: ClientResponse) -> Head:
         """A final head was parsed: note it, and whether our message was whole by then."""
@@ -162,8 +164,8 @@ class Flight:
         Aborting empties the transport's own buffer and detaches it from the loop, but it closes the socket only in the
         loop's next turn; closing it here makes "closed" true when this returns.
         """
-        if self._transport is not None:
-            self._transport.abort()
+        if self._raw is not None:
+            self._raw.abort()
         if self.socket is not None:
             self.socket.on_close = None
             self.socket.close()
@@ -177,6 +179,24 @@ def message_bytes(request: ClientRequest) -> int:
         size += len(name) + len(value) + len(": \r\n")
     body = request.body
     return size if isinstance(body, bytes) else size + (body.size or 0)
+
+
+def _below_tls(transport: asyncio.Transport) -> asyncio.Transport:
+    """The transport that owns the socket.
+
+    Closed twice, as happens when the peer closes first, asyncio's TLS transport forgets the layer below: its `abort`
+    does nothing then, and the socket stays open until the TLS shutdown gives up. There is no public way down.
+    """
+    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    return below if isinstance(below, asyncio.Transport) else transport
+
+
+def _held_back(transport: asyncio.Transport) -> int:
+    """Bytes above the socket's own transport. A TLS transport that forgot its layer was flushed before."""
+    try:
+        return transport.get_write_buffer_size()
+    except AttributeError:
+        return 0
 
 
 def _peer(transport: asyncio.Transport) -> str | None:

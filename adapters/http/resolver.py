@@ -43,7 +43,7 @@ class VettedResolver(AbstractResolver):
         self,
         host: str,
         port: int = 0,
-        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 (the library's signature)
+        family: socket.AddressFamily = socket.AF_INET,
     ) -> list[ResolveResult]:
         """Raises `OSError` when the name has no address, `AddressRefused` when it has no allowed one."""
         allowed: list[ResolveResult] = []

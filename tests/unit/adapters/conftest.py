@@ -1,0 +1,114 @@
+"""Fixtures for adapter tests: a clock that counts, an adapter, and certificates."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from adapters.contract import Head, Hooks, HttpExchange, HttpTarget, Secret
+from adapters.http.client import HttpAdapter
+from tests.unit.adapters.raw_server import Authority, Peer
+
+
+@dataclass
+class CountingClock:
+    """Every reading is one millisecond later than the one before."""
+
+    now: int = 1_000_000
+
+    def wall_ms(self) -> int:
+        self.now += 1
+        return 1_700_000_000_000 + self.now
+
+    def boot_ms(self) -> int:
+        self.now += 1
+        return self.now
+
+
+@dataclass
+class Owner:
+    """The owner of an attempt: counts its calls, and says no when told to."""
+
+    refuse: str | None = None
+    asked: int = 0
+    heads: list[Head] = field(default_factory=list)
+
+    def before_send(self) -> str | None:
+        self.asked += 1
+        return self.refuse
+
+    async def on_head(self, head: Head) -> None:
+        self.heads.append(head)
+
+    @property
+    def hooks(self) -> Hooks:
+        return Hooks(before_send=self.before_send, on_head=self.on_head)
+
+
+@pytest.fixture
+def clock() -> CountingClock:
+    return CountingClock()
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+async def adapter(clock: CountingClock) -> AsyncIterator[HttpAdapter]:
+    made = HttpAdapter(clock)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(str(tmp_path_factory.mktemp("authority")))
+
+
+Exchanger = Callable[..., HttpExchange]
+
+
+@pytest.fixture
+def exchange(authority: Authority) -> Exchanger:
+    """Builds an exchange to a raw server; keyword arguments override."""
+
+    def build(
+        peer: Peer | str,
+        method: str = "POST",
+        *,
+        body: bytes = b'{"n": 1}',
+        path: str = "/things?x=1",
+        headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),),
+        seconds: float = 10.0,
+        connect_seconds: float = 5.0,
+        body_max_bytes: int = 1_000_000,
+        secret: Secret | None = None,
+        allow_private: bool = True,
+        ca_file: str | None = authority.ca_file,
+        proxy: str | None = None,
+        reuse: bool = False,
+        url: str | None = None,
+    ) -> HttpExchange:
+        origin = peer if isinstance(peer, str) else peer.origin
+        return HttpExchange(
+            method=method,
+            url=origin + path if url is None else url,
+            headers=headers,
+            body=body,
+            target=HttpTarget(
+                origin=origin,
+                allow_private=allow_private,
+                ca_file=ca_file,
+                connect_seconds=connect_seconds,
+                proxy=proxy,
+                reuse=reuse,
+            ),
+            request_seconds=seconds,
+            body_max_bytes=body_max_bytes,
+            secret=secret,
+            is_read=reuse,
+        )
+
+    return build
