@@ -101,7 +101,8 @@ def _sentence(error: ErrorDetails) -> tuple[str, str]:
         return _TYPES[kind], "Quote it." if quotable else ""
     if kind in _BOUNDS:
         name, sentence = _BOUNDS[kind]
-        return sentence.format(context[name]), ""
+        bound = context[name]
+        return sentence.format(f"{bound:g}" if isinstance(bound, float) else bound), ""
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
         written = error["input"] if isinstance(error["input"], str) else ""
