@@ -22,7 +22,7 @@ from audit.record import (
 )
 
 SEGMENTS = "segments"
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
 _NAME = re.compile(r"[0-9a-f]{16}\.agl")
 
 
@@ -58,7 +58,7 @@ class Chunk:
 
 
 def chunks(directory: Directory, segment: int, *, start: int = 0, limit: int | None = None) -> Iterator[Chunk]:
-    """A segment file in pieces of about a megabyte, each cut behind a whole frame.
+    """A segment file in pieces of 256 KiB, each cut behind a whole frame.
 
     Reads from `start` to `limit` (default: the file's present size). The last piece carries the fault at which reading
     stopped, or none if the file ends behind a whole frame; there is always at least one piece.

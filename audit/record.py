@@ -10,7 +10,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import NamedTuple
 
-from audit.chain import HASH_BYTES, ZERO_HASH
+from audit.chain import ZERO_HASH
 
 VERSION = 1
 FLAG_DAY = 0x0001
@@ -227,10 +227,3 @@ def unpad(padded: bytes) -> bytes:
     if not mark or pad(plaintext) != padded:
         raise ValueError("the padding of the record is damaged")
     return plaintext
-
-
-def check_leaf(leaf: bytes) -> bytes:
-    """A leaf hash as given from outside; raise ValueError if it is not 32 bytes."""
-    if len(leaf) != HASH_BYTES:
-        raise ValueError(f"a leaf hash has {HASH_BYTES} bytes, not {len(leaf)}")
-    return leaf

@@ -151,7 +151,7 @@ class Report:
             lines += _finding_lines(finding)
         if self.findings_total > len(self.findings):
             lines.append(f"           and {self.findings_total - len(self.findings)} more findings")
-        return [*lines, f"{word(self.exit):<10} {self.sentence()}"]
+        return [printable(line) for line in (*lines, f"{word(self.exit):<10} {self.sentence()}")]
 
     def _span(self) -> str:
         if not self.entries:
@@ -197,6 +197,11 @@ def _rank(code: Exit) -> int:
 
 def word(code: Exit) -> str:
     return code.name.replace("_", " ")
+
+
+def printable(line: str) -> str:
+    """Text from a log must not steer the terminal it is shown on."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
 
 
 def moment(t_ms: int) -> str:
