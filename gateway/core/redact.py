@@ -150,16 +150,19 @@ class Mask:
 
     def _partial(self, data: bytes) -> int | None:
         """Where the end of the data begins a secret; the earliest such place."""
-        end = len(data) - unfinished(data)
-        earliest: int | None = None
+        # The end may look like half an escape and be part of the secret all the same.
+        ends = {len(data), len(data) - unfinished(data)}
+        places = [place for end in ends for place in self._beginnings(data, end)]
+        return min(places, default=None)
+
+    def _beginnings(self, data: bytes, end: int) -> Iterator[int]:
         for pattern in self._patterns:
             start = max(0, end - len(pattern) + 1)
             while (start := data.find(pattern[:_PARTIAL_BYTES], start, end)) >= 0:
                 if pattern.startswith(data[start:end]):
-                    earliest = start if earliest is None else min(earliest, start)
+                    yield start
                     break
                 start += 1
-        return earliest
 
 
 def mask_fields(value: Json, names: Iterable[str]) -> Json:
