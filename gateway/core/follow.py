@@ -1,6 +1,6 @@
 """Where an accepted operation is followed: the handle named by the service, on its own origin or not at all."""
 
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urldefrag, urljoin, urlsplit
 
 from gateway.core.matching import Answer, read_path
 from gateway.model.action import Action
@@ -21,10 +21,11 @@ def handle_url(action: Action, operation: Operation, answer: Answer) -> str | No
     value = answer.header(source.header) if source.header else read_path(source.path or "", answer.body)
     if not isinstance(value, str) or not value or len(value) > URL_LENGTH_MAX:
         return None
-    if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in value):
+    # Printable ASCII only (RFC 3986); readers disagree about a backslash, and some take it for a slash.
+    if any(not 0x20 < ord(char) < 0x7F or char == "\\" for char in value):
         return None
     try:
-        url = urljoin(operation.target_url, value)
+        url = urldefrag(urljoin(operation.target_url, value)).url
         same = _origin(url) == _origin(action.service.base_url)
     except ValueError:
         return None
@@ -36,4 +37,4 @@ def _origin(url: str) -> tuple[str, str, int | None]:
     if parts.username is not None or parts.password is not None:
         raise ValueError("a handle carries no user information")
     default = {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, (parts.hostname or "").lower(), parts.port or default
+    return parts.scheme, (parts.hostname or "").lower(), default if parts.port is None else parts.port

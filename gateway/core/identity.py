@@ -78,8 +78,9 @@ def may_be_repeat(last: Operation, candidate: Operation, repeat_window_ms: int) 
     """Whether a keyless candidate comes so soon after an equal finished operation that it is probably a repeat.
 
     Counted from the end of the earlier one (rule 8), since a long operation would otherwise outlive its own window.
+    What was called not executed and contradicted since may have been executed all the same.
     """
-    if last.executed is Executed.NO or last.final_ms is None:
+    if last.final_ms is None or (last.executed is Executed.NO and not last.contradicted):
         return False
     return candidate.created_ms - last.final_ms <= repeat_window_ms
 

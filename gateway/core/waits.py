@@ -8,6 +8,8 @@ from gateway.model.operation import Now
 
 BACKOFF_FACTOR = 2.0
 BACKOFF_MAX_SECONDS = 60.0
+WAIT_MAX_SECONDS = 86_400.0
+"""What a service may ask for at most; what it writes may be any number, infinite ones included."""
 
 
 def wait_seconds(action: Action, answer: Answer) -> float | None:
@@ -16,7 +18,7 @@ def wait_seconds(action: Action, answer: Answer) -> float | None:
     if limit is not None and limit.wait_path is not None:
         value = read_path(limit.wait_path, answer.body)
         if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-            return float(value)
+            return float(min(value, WAIT_MAX_SECONDS))
     name = limit.wait_header if limit is not None and limit.wait_header else "Retry-After"
     return _parse_wait(answer.header(name), answer.header("Date"))
 
@@ -25,16 +27,17 @@ def _parse_wait(text: str | None, date: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return max(float(text), 0.0) if text.strip().isdigit() else _until(text, date)
+        seconds = float(text) if text.strip().isdigit() else _until(text, date)
     except (ValueError, TypeError, OverflowError):
         return None
+    return None if seconds is None else min(max(seconds, 0.0), WAIT_MAX_SECONDS)
 
 
 def _until(text: str, date: str | None) -> float | None:
     # A date is read against the service's own clock, so that its skew to ours does not matter.
     if date is None:
         return None
-    return max((parsedate_to_datetime(text) - parsedate_to_datetime(date)).total_seconds(), 0.0)
+    return (parsedate_to_datetime(text) - parsedate_to_datetime(date)).total_seconds()
 
 
 def backoff_seconds(interval_seconds: float, tries: int, now: Now) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 from adapters.contract import Observation
 from gateway.core.events import Sighting
 from gateway.core.matching import Answer, answer_of, json_equal, matches, read_path
-from gateway.core.placeholders import render_value
+from gateway.core.placeholders import ABSENT, render_value
 from gateway.model.action import FindingRule, Identify, Reconcile
 from gateway.model.evidence import Finding
 from gateway.model.operation import Executed, Operation
@@ -20,9 +20,14 @@ def read_probe(
     sighting = read_rules(reconcile.rules, observation, answer, variables)
     if sighting.finding in (Finding.INCONCLUSIVE, Finding.ABSENT):
         return sighting
-    doubt = _identity_doubt(reconcile.identify, operation, answer, variables)
+    doubt = _identity_doubt(reconcile.identify, answer, variables)
+    if doubt is None and reconcile.identify.state:
+        doubt = _state_doubt(operation, sighting.finding)
     if doubt is not None:
         return Sighting(Finding.INCONCLUSIVE, doubt)
+    if sighting.finding is Finding.FENCED:
+        # A tombstone holds our name and nothing of what was asked for.
+        return sighting
     return _compare(reconcile, sighting, answer, variables)
 
 
@@ -41,15 +46,22 @@ def read_rules(
     return Sighting(Finding.INCONCLUSIVE, f"answer {answer.status} matches no rule")
 
 
-def _identity_doubt(
-    identify: Identify, operation: Operation, answer: Answer, variables: Mapping[str, Any]
-) -> str | None:
+def _state_doubt(operation: Operation, finding: Finding) -> str | None:
+    """Why a state says nothing about our operation, or None if it does.
+
+    Only a look before the first send that clearly showed another state makes the change ours (a conflict key keeps
+    others out). A look that failed showed nothing, and "in progress" then was somebody else's work.
+    """
+    if operation.baseline == finding.value:
+        return "the state was already so before the first send"
+    if operation.baseline not in {Finding.ABSENT.value, Finding.EXECUTED_FAILED.value}:
+        return "no look before the first send showed another state, so the state proves nothing"
+    return None
+
+
+def _identity_doubt(identify: Identify, answer: Answer, variables: Mapping[str, Any]) -> str | None:
     """Why the object found is not known to be ours, or None if it is."""
     if identify.state:
-        if operation.baseline is None:
-            return "no look was taken before the first send, so the state proves nothing"
-        if operation.baseline == Finding.EXECUTED_OK.value:
-            return "the state was already so before the first send"
         return None
     found = read_path(identify.path or "", answer.body)
     wanted = render_value(identify.equals, variables)
@@ -65,7 +77,9 @@ def _identity_doubt(
 def _compare(reconcile: Reconcile, sighting: Sighting, answer: Answer, variables: Mapping[str, Any]) -> Sighting:
     # A service that silently replays an old object under our value would otherwise pass for success.
     for path, template in reconcile.compare:
-        if not json_equal(read_path(path, answer.body), render_value(template, variables)):
+        wanted = render_value(template, variables)
+        # An optional argument that was not given asked for nothing that could differ.
+        if wanted is not ABSENT and not json_equal(read_path(path, answer.body), wanted):
             detail = f"the object found differs from what was asked for at {path}"
             return Sighting(Finding.INCONCLUSIVE, detail, contradiction=True)
     return sighting
