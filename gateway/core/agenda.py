@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gateway.model.action import Action, Fence
+from gateway.core.reconcile.fence import fence_under_way, may_fence
+from gateway.model.action import Action
 from gateway.model.evidence import Finding, Source
-from gateway.model.operation import Kind, Now, Operation, Standing, State
+from gateway.model.operation import Now, Operation, State
 
 
 class Act(StrEnum):
@@ -72,7 +73,7 @@ def _sending(operation: Operation, now: Now) -> Item:
 def _in_doubt(action: Action, operation: Operation, now: Now) -> Item:
     if operation.handle is not None and action.accepted is not None:
         return Item(Act.FOLLOW)
-    if _fence_under_way(operation) and operation.lease is not None and now.wall_ms < operation.lease.until_ms:
+    if fence_under_way(operation) and operation.lease is not None and now.wall_ms < operation.lease.until_ms:
         return Item(Act.WAIT, operation.lease.until_ms)
     if action.reconcile is None:
         return Item(Act.DEADLINE) if _over(operation, now) else Item(Act.WAIT, operation.recovery_ms)
@@ -88,14 +89,9 @@ def _unresolved(action: Action, operation: Operation, now: Now) -> Item:
     return _when_due(operation, now, Act.POLL if follow else Act.PROBE)
 
 
-def _fence_under_way(operation: Operation) -> bool:
-    return any(item.kind is Kind.FENCE and item.standing is Standing.OPEN for item in operation.attempts)
-
-
 def _wants_fence(action: Action, operation: Operation) -> bool:
     """The newest look found nothing and a fence is declared: occupy the place before anything late can arrive."""
-    reconcile = action.reconcile
-    if reconcile is None or not isinstance(reconcile.absence, Fence) or not operation.evidence:
+    if not operation.evidence or not may_fence(action, operation):
         return False
     newest = operation.evidence[-1]
     return newest.source is Source.PROBE and newest.finding is Finding.ABSENT

@@ -1,9 +1,10 @@
 """The part of the lifecycle in which something is sent: begin, and what the attempt's own observation leads to."""
 
-from gateway.core.doubt import give_up, look_ahead
-from gateway.core.draft import Draft
+from gateway.core.doubt import give_up, look_ahead, resend_due, wake
+from gateway.core.draft import Draft, observed_fields, sentence, undone_basis
 from gateway.core.events import Begin, HeadSeen, Observed
-from gateway.core.judge import Judgement, Reading, ambiguous_besides, judge
+from gateway.core.judge import Judgement, Reading, judge
+from gateway.core.late import late
 from gateway.core.repeat import Permission, may_repeat
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
@@ -19,8 +20,7 @@ from gateway.model.operation import (
     Standing,
     State,
 )
-
-RESEND_INTERVAL_SECONDS = 0.2
+from gateway.model.problem import ensure
 
 _FINDINGS = {
     Reading.UNSENT: Finding.ABSENT,
@@ -95,24 +95,16 @@ def _no_repeat(draft: Draft, permission: Permission) -> None:
         draft.move("repeat_refused", State.IN_DOUBT)
         look_ahead(draft)
     else:
-        draft.fail("repeat_refused", "unsent", Executed.NO, Failure("not_executed", _sentence(permission)))
+        failure = Failure("not_executed", f"It was not sent again: {permission.reason}.")
+        draft.fail("repeat_refused", undone_basis(operation), Executed.NO, failure)
 
 
 def observed(draft: Draft, event: Observed) -> None:
     """What an attempt showed. Evidence is kept whatever the state; only an attempt under way moves it by the table."""
-    attempt = draft.attempt(event.attempt)
+    attempt = draft.unseen(event.attempt, Kind.SEND)
     seen = event.observation
     judgement = judge(draft.action, draft.operation, event.attempt, seen, event.variables)
-    draft.set_attempt(
-        event.attempt,
-        ended_ms=seen.ended_ms,
-        closed_boot_ms=seen.closed_boot_ms,
-        closed_boot_id=draft.now.boot_id if seen.closed_boot_ms is not None else None,
-        phase=seen.phase.value,
-        bytes_written=seen.bytes_written,
-        status=judgement.status,
-        observation=seen.summary,
-    )
+    draft.set_attempt(event.attempt, status=judgement.status, **observed_fields(attempt, seen, draft.now))
     draft.fact(
         "observation",
         attempt=event.attempt,
@@ -128,27 +120,24 @@ def observed(draft: Draft, event: Observed) -> None:
         summary=seen.summary,
         reading=judgement.reading.value,
     )
-    draft.saw(Source.ATTEMPT, _FINDINGS[judgement.reading], judgement.reason, attempt=event.attempt)
+    finding = Finding.IN_PROGRESS if judgement.in_progress else _FINDINGS[judgement.reading]
+    draft.saw(Source.ATTEMPT, finding, judgement.reason, attempt=event.attempt)
     if draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN:
         draft.change(lease=None)
         _in_time(draft, event.attempt, judgement)
     else:
-        _late(draft, event.attempt, attempt, judgement)
+        late(draft, attempt, judgement)
 
 
 def _in_time(draft: Draft, number: int, judgement: Judgement) -> None:
     match judgement.reading:
         case Reading.UNSENT | Reading.REFUSED_BEFORE_WORK:
+            _drop_handle(draft, number)
             _not_done(draft, number, judgement)
         case Reading.SUCCESS:
             draft.succeed("answer", "answer")
         case Reading.REJECTED:
-            draft.set_attempt(number, standing=Standing.REFUSED)
-            if draft.operation.ambiguous:
-                _to_doubt(draft, judgement)
-            else:
-                failure = Failure("rejected", f"{judgement.reason}.".capitalize(), judgement.status)
-                draft.fail("refused", "answer", Executed.NO, failure)
+            _rejected(draft, number, judgement)
         case Reading.ACCEPTED:
             draft.set_attempt(number, standing=Standing.DOUBT)
             draft.change(handle=_handle(draft.operation, judgement, number))
@@ -156,6 +145,25 @@ def _in_time(draft: Draft, number: int, judgement: Judgement) -> None:
         case Reading.DOUBT:
             draft.set_attempt(number, standing=Standing.DOUBT)
             _to_doubt(draft, judgement)
+
+
+def _drop_handle(draft: Draft, number: int) -> None:
+    """The whole answer overrules its own head: what was refused has no place to be followed at."""
+    handle = draft.operation.handle
+    if handle is not None and handle.attempt == number:
+        draft.change(handle=None)
+
+
+def _rejected(draft: Draft, number: int, judgement: Judgement) -> None:
+    _drop_handle(draft, number)
+    draft.set_attempt(number, standing=Standing.REFUSED)
+    executed = Executed.NO
+    if draft.operation.ambiguous:
+        # Only a read is judged to be refused while another attempt of it is open.
+        ensure(draft.action.is_read, "a write is refused only if no other attempt is ambiguous")
+        draft.settle_attempts(Standing.SETTLED)
+        executed = Executed.UNKNOWN
+    draft.fail("refused", "answer", executed, Failure("rejected", sentence(judgement.reason), judgement.status))
 
 
 def _handle(operation: Operation, judgement: Judgement, number: int) -> Handle | None:
@@ -175,20 +183,18 @@ def _not_done(draft: Draft, number: int, judgement: Judgement) -> None:
     permission = may_repeat(draft.action, draft.operation, draft.now)
     event = judgement.reading.value if before_work else "nothing_left"
     if permission.allowed:
-        draft.move(event, State.READY, next_ms=_resend_due(draft, judgement))
+        draft.move(event, State.READY, next_ms=resend_due(draft, judgement.wait_seconds))
     elif draft.operation.ambiguous and not draft.action.is_read:
         _to_doubt(draft, judgement)
     elif draft.operation.ambiguous:
         give_up(draft, "read_over")
     else:
-        code = "refused" if before_work else "not_sent"
-        failure = Failure(code, f"{judgement.reason}; {permission.reason}.".capitalize(), judgement.status)
-        draft.fail(event, "answer" if before_work else "unsent", Executed.NO, failure)
-
-
-def _resend_due(draft: Draft, judgement: Judgement) -> int:
-    delay = backoff_seconds(RESEND_INTERVAL_SECONDS, len(draft.operation.sends) - 1, draft.now)
-    return due_ms(draft.now, delay, asked_seconds=judgement.wait_seconds, deadline_ms=draft.operation.recovery_ms)
+        failure = Failure(
+            "refused" if before_work else "not_sent",
+            sentence(f"{judgement.reason}; {permission.reason}"),
+            judgement.status,
+        )
+        draft.fail(event, undone_basis(draft.operation), Executed.NO, failure)
 
 
 def _to_doubt(draft: Draft, judgement: Judgement) -> None:
@@ -196,52 +202,17 @@ def _to_doubt(draft: Draft, judgement: Judgement) -> None:
     look_ahead(draft, asked_seconds=judgement.wait_seconds)
 
 
-def _late(draft: Draft, number: int, attempt: Attempt, judgement: Judgement) -> None:
-    """An answer after the lease was lost or the state moved on: appended, and judged by the present owner."""
-    operation = draft.operation
-    proves_success = judgement.reading is Reading.SUCCESS
-    if operation.final:
-        contradicts = proves_success and operation.executed is Executed.NO
-        if contradicts:
-            draft.alert("contradiction")
-        draft.move("late", operation.state, contradicted=operation.contradicted or contradicts)
-        return
-    if proves_success and operation.state is not State.SENDING:
-        draft.succeed("late", "answer")
-        return
-    alone = not ambiguous_besides(operation, number)
-    if judgement.reading is Reading.UNSENT:
-        draft.set_attempt(number, standing=Standing.UNSENT, status=None)
-    elif judgement.reading is Reading.REJECTED and alone:
-        draft.set_attempt(number, standing=Standing.REFUSED)
-    elif attempt.standing is Standing.OPEN:
-        draft.set_attempt(number, standing=Standing.DOUBT)
-    draft.move("late", operation.state)
-    if operation.state is State.IN_DOUBT and not draft.operation.ambiguous:
-        cleared(draft, judgement)
-    elif operation.state is State.UNRESOLVED and not draft.operation.ambiguous:
-        draft.fail("late", "answer", Executed.NO, Failure("not_executed", f"{judgement.reason}.".capitalize()))
-
-
-def cleared(draft: Draft, judgement: Judgement) -> None:
-    """Late proof cleared the last doubt: send again if that is allowed, else it is over and nothing was executed."""
-    permission = may_repeat(draft.action, draft.operation, draft.now)
-    if permission.allowed:
-        draft.move("repeat_allowed", State.READY, next_ms=_resend_due(draft, judgement))
-        return
-    failure = Failure("not_executed", f"{judgement.reason}.".capitalize(), judgement.status)
-    draft.fail("cleared", "answer", Executed.NO, failure)
-
-
 def head_seen(draft: Draft, event: HeadSeen) -> None:
-    """A handle or an id in the head of the answer is kept before the body is read: the body may never come."""
-    if draft.operation.state is not State.SENDING:
-        raise IllegalMoveError(draft.operation.state, "head", "no attempt is under way")
-    handle = Handle(event.handle, event.attempt) if event.handle is not None else draft.operation.handle
-    outward_id = event.outward_id or draft.operation.outward_id
-    draft.move("head", State.SENDING, handle=handle, outward_id=outward_id)
+    """A handle or an id in the head of the answer is kept before the body is read: the body may never come.
+
+    Kept as well when the lease was lost meanwhile: what an answer names is evidence, whoever owns the operation.
+    """
+    draft.unseen(event.attempt, Kind.SEND)
+    operation = draft.operation
     draft.fact("head", attempt=event.attempt, handle=event.handle is not None, outward_id=event.outward_id)
-
-
-def _sentence(permission: Permission) -> str:
-    return f"It was not sent again: {permission.reason}."
+    if event.handle is not None:
+        draft.saw(Source.ATTEMPT, Finding.IN_PROGRESS, "the head of the answer named a handle", attempt=event.attempt)
+        if operation.handle is None or operation.state is State.SENDING:
+            draft.change(handle=Handle(event.handle, event.attempt))
+    draft.move("head", operation.state, outward_id=event.outward_id or operation.outward_id)
+    wake(draft, operation)

@@ -3,31 +3,28 @@
 Nothing here follows from a timer alone except `unresolved`: the recovery deadline ends the search, never the doubt.
 """
 
-from gateway.core.draft import Draft
-from gateway.core.events import FenceBegun, FenceObserved, Polled, Probed, Sighting
-from gateway.core.reconcile.absence import weigh
-from gateway.core.repeat import may_repeat
+from dataclasses import replace
+
+from gateway.core.draft import Draft, sentence, undone_basis
+from gateway.core.events import Polled, Probed, Sighting
+from gateway.core.reconcile.absence import known_to_service, weigh
+from gateway.core.reconcile.fence import fence_may_stand, may_fence
+from gateway.core.repeat import may_repeat, same_key_refusal
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
-from gateway.model.action import Fence, ReplayAfter5xx, Resend
+from gateway.model.action import Resend
 from gateway.model.evidence import Finding, Source
-from gateway.model.operation import (
-    AMBIGUOUS_STANDINGS,
-    Attempt,
-    Executed,
-    Failure,
-    Kind,
-    Lease,
-    Standing,
-    State,
-)
+from gateway.model.operation import AMBIGUOUS_STANDINGS, Executed, Failure, Operation, Standing, State
+from gateway.model.problem import ensure
 
 INCONCLUSIVE_LOOKS_BEFORE_REPEAT = 2
 """A repeat under the same key needs no look, but a look that answers is cheaper than a second request."""
 WATCH_FACTOR = 10.0
 """An unresolved operation is looked at this many times more slowly than one in doubt, at most once a minute."""
 WATCH_INTERVAL_MAX_SECONDS = 60.0
-FENCES_MAX = 5
+WATCH_SECONDS = 7 * 86_400.0
+"""How long an unresolved operation is watched whose action declares no look-up, only a handle."""
+RESEND_INTERVAL_SECONDS = 0.2
 
 
 def look_ahead(draft: Draft, *, asked_seconds: float | None = None) -> None:
@@ -39,15 +36,28 @@ def look_ahead(draft: Draft, *, asked_seconds: float | None = None) -> None:
     if operation.recovery_ms is not None and now.wall_ms >= operation.recovery_ms:
         give_up(draft, "deadline")
         return
-    if operation.handle is not None or action.reconcile is not None:
-        delay = 0.0 if asked_seconds is None else asked_seconds
-        due = due_ms(now, delay, asked_seconds=asked_seconds, deadline_ms=operation.recovery_ms)
+    if _can_look(draft):
+        due = due_ms(now, 0.0, asked_seconds=asked_seconds, deadline_ms=operation.recovery_ms)
         draft.change(next_ms=due)
         return
     if may_repeat(action, operation, now).allowed:
         _to_ready(draft, "repeat_allowed", asked_seconds)
         return
     give_up(draft, "no_way_to_know")
+
+
+def _can_look(draft: Draft) -> bool:
+    return _can_follow(draft) or draft.action.reconcile is not None
+
+
+def _can_follow(draft: Draft) -> bool:
+    return draft.operation.handle is not None and draft.action.accepted is not None
+
+
+def wake(draft: Draft, before: Operation) -> None:
+    """A handle has come to an operation in doubt or watched: look at once."""
+    if before.state in {State.IN_DOUBT, State.UNRESOLVED} and before.handle is None and _can_follow(draft):
+        draft.change(next_ms=draft.now.wall_ms)
 
 
 def _read_again(draft: Draft, asked_seconds: float | None) -> None:
@@ -58,9 +68,26 @@ def _read_again(draft: Draft, asked_seconds: float | None) -> None:
 
 
 def _to_ready(draft: Draft, event: str, asked_seconds: float | None) -> None:
-    delay = backoff_seconds(0.2, max(len(draft.operation.sends) - 1, 0), draft.now)
-    due = due_ms(draft.now, delay, asked_seconds=asked_seconds, deadline_ms=draft.operation.recovery_ms)
-    draft.move(event, State.READY, next_ms=due)
+    draft.move(event, State.READY, next_ms=resend_due(draft, asked_seconds))
+
+
+def resend_due(draft: Draft, asked_seconds: float | None) -> int:
+    """When the next attempt may be begun, wall clock: a short backoff, or what the service asked for, capped."""
+    delay = backoff_seconds(RESEND_INTERVAL_SECONDS, max(len(draft.operation.sends) - 1, 0), draft.now)
+    return due_ms(draft.now, delay, asked_seconds=asked_seconds, deadline_ms=draft.operation.recovery_ms)
+
+
+def cleared(draft: Draft, reason: str, *, status: int | None = None, asked_seconds: float | None = None) -> None:
+    """Proof cleared the last doubt: send again if that is allowed, else it is over and nothing was executed."""
+    operation = draft.operation
+    ensure(not operation.ambiguous, "nothing is cleared while an attempt is ambiguous")
+    in_doubt = operation.state is State.IN_DOUBT
+    if in_doubt and may_repeat(draft.action, operation, draft.now).allowed:
+        _to_ready(draft, "repeat_allowed", asked_seconds)
+        return
+    refused = any(item.standing is Standing.REFUSED for item in operation.sends)
+    failure = Failure("rejected" if refused else "not_executed", sentence(reason), status)
+    draft.fail("cleared" if in_doubt else "late", undone_basis(operation), Executed.NO, failure)
 
 
 def give_up(draft: Draft, event: str) -> None:
@@ -70,27 +97,29 @@ def give_up(draft: Draft, event: str) -> None:
         _read_over(draft)
     elif operation.ambiguous:
         reconcile = draft.action.reconcile
-        watch_ms = None if reconcile is None else draft.now.wall_ms + int(reconcile.watch_seconds * 1000)
+        watch_seconds = WATCH_SECONDS if reconcile is None else reconcile.watch_seconds
+        watch_ms = draft.now.wall_ms + int(watch_seconds * 1000) if _can_look(draft) else None
         draft.alert("unresolved")
         draft.move(event, State.UNRESOLVED, watch_until_ms=watch_ms, lease=None)
         draft.fact("unresolved", reason=event)
-        draft.change(next_ms=_watch_due(draft))
+        draft.change(next_ms=watch_due(draft))
     else:
-        draft.fail(event, "unsent", Executed.NO, Failure("not_executed", "It was not executed before its deadline."))
+        failure = Failure("not_executed", "It was not executed before its deadline.")
+        draft.fail(event, undone_basis(operation), Executed.NO, failure)
 
 
 def _read_over(draft: Draft) -> None:
     detail = "The read got no usable answer in its time. This says nothing about whether the thing exists."
     draft.settle_attempts(Standing.SETTLED)
-    draft.fail("read_over", "unsent", Executed.UNKNOWN, Failure("no_answer", detail))
+    draft.fail("read_over", None, Executed.UNKNOWN, Failure("no_answer", detail))
 
 
-def _watch_due(draft: Draft) -> int | None:
+def watch_due(draft: Draft) -> int | None:
+    """When to look again at an unresolved operation, wall clock; None once its watch has ended."""
     operation, now = draft.operation, draft.now
-    watchable = draft.action.reconcile is not None or operation.handle is not None
-    if not watchable or operation.watch_until_ms is None or now.wall_ms >= operation.watch_until_ms:
+    if not _can_look(draft) or operation.watch_until_ms is None or now.wall_ms >= operation.watch_until_ms:
         return None
-    interval = _interval(draft)
+    interval = look_interval(draft)
     slow = min(interval * WATCH_FACTOR, WATCH_INTERVAL_MAX_SECONDS)
     return now.wall_ms + int(slow * (0.5 + now.jitter / 2) * 1000)
 
@@ -112,7 +141,7 @@ def probed(draft: Draft, event: Probed) -> None:
         case Finding.EXECUTED_FAILED if _speaks_for_all(draft):
             _failed_there(draft, "found", sighting)
         case Finding.FENCED:
-            _fenced(draft, "our fence holds its place")
+            _fence_found(draft, sighting)
         case Finding.ABSENT:
             _absent(draft, event)
         case _:
@@ -120,20 +149,39 @@ def probed(draft: Draft, event: Probed) -> None:
 
 
 def _speaks_for_all(draft: Draft) -> bool:
-    """Whether "it failed" covers every attempt: the service sees one operation, or only one may have run."""
+    """Whether "it failed" covers every attempt: only one may have run, or the service sees them as one operation.
+
+    The second holds only while the service remembers our value: a late copy that it no longer knows would run anew.
+    """
     open_sends = [item for item in draft.operation.sends if item.standing in AMBIGUOUS_STANDINGS]
-    same = draft.action.resend is Resend.SAME_KEY and draft.action.replay_after_5xx is ReplayAfter5xx.SAME_OUTCOME
-    return len(open_sends) <= 1 or same
+    if len(open_sends) <= 1:
+        return True
+    same_key = draft.action.resend is Resend.SAME_KEY
+    return same_key and same_key_refusal(draft.action, draft.operation, draft.now) is None
 
 
 def _failed_there(draft: Draft, event: str, sighting: Sighting) -> None:
     draft.settle_attempts(Standing.SETTLED)
     executed = sighting.executed or Executed.YES
     basis = "handle" if event == "polled" else "probe"
-    draft.fail(event, basis, executed, Failure("failed_there", "The service carried it out and says that it failed."))
+    detail = {
+        Executed.NO: "The service says that it failed before anything was done.",
+        Executed.YES: "The service carried it out and says that it failed.",
+        Executed.UNKNOWN: "The service says that it failed, and not how far it came.",
+    }[executed]
+    draft.fail(event, basis, executed, Failure("failed_there", detail))
 
 
-def _fenced(draft: Draft, why: str) -> None:
+def _fence_found(draft: Draft, sighting: Sighting) -> None:
+    if not fence_may_stand(draft.operation) or known_to_service(draft.operation):
+        # A tombstone that we never laid, or one where something of ours was seen before, proves nothing.
+        _nothing_new(draft, replace(sighting, contradiction=True))
+        return
+    fenced(draft, "our fence holds its place")
+
+
+def fenced(draft: Draft, why: str) -> None:
+    """It never ran and never will: the place where it would have shown is ours."""
     draft.settle_attempts(Standing.FENCED)
     failure = Failure("not_executed", f"It was not executed and never will be: {why}.")
     draft.fail("fenced", "fence", Executed.NO, failure)
@@ -144,9 +192,9 @@ def _absent(draft: Draft, event: Probed) -> None:
     reconcile = action.reconcile
     if reconcile is None:
         raise IllegalMoveError(operation.state, "probe", "the action declares no look-up")
-    if isinstance(reconcile.absence, Fence) and operation.state is State.IN_DOUBT and fences_left(draft):
+    if may_fence(action, operation):
         draft.move("looked", State.IN_DOUBT, probes=operation.probes + 1, next_ms=now.wall_ms)
-        _mind_deadline(draft)
+        mind_deadline(draft)
         return
     verdict = weigh(reconcile, operation, event.begun_boot_ms, now)
     draft.change(looks=verdict.looks)
@@ -158,13 +206,9 @@ def _absent(draft: Draft, event: Probed) -> None:
     _nothing_new(draft, event.sighting, wait_seconds=verdict.wait_seconds)
 
 
-def _interval(draft: Draft) -> float:
+def look_interval(draft: Draft) -> float:
+    """Seconds between two looks at the service's record."""
     return draft.action.reconcile.interval_seconds if draft.action.reconcile is not None else 1.0
-
-
-def fences_left(draft: Draft) -> bool:
-    """A fence may be tried again (it is a put-if-absent under our own name), but not for ever."""
-    return sum(1 for item in draft.operation.attempts if item.kind is Kind.FENCE) < FENCES_MAX
 
 
 def _conclusively_absent(draft: Draft) -> None:
@@ -180,21 +224,21 @@ def _nothing_new(draft: Draft, sighting: Sighting, *, wait_seconds: float | None
     """Stay, look again later; repeat under the same key where that is allowed; mind the deadline."""
     operation, now = draft.operation, draft.now
     if sighting.contradiction:
-        draft.alert("contradiction")
-    if sighting.finding is Finding.IN_PROGRESS:
+        draft.contradict()
+    if sighting.contradiction or sighting.finding is Finding.IN_PROGRESS:
         draft.change(looks=())
     if operation.state is State.UNRESOLVED:
-        draft.move("looked", State.UNRESOLVED, next_ms=_watch_due(draft))
+        draft.move("looked", State.UNRESOLVED, next_ms=watch_due(draft))
         return
     tries = operation.probes + 1
     if _repeat_instead(draft, sighting, tries):
         _to_ready(draft, "repeat_allowed", sighting.wait_seconds)
         return
-    interval = _interval(draft)
+    interval = look_interval(draft)
     delay = wait_seconds if wait_seconds is not None else backoff_seconds(interval, operation.probes, now)
     due = due_ms(now, delay, asked_seconds=sighting.wait_seconds, deadline_ms=operation.recovery_ms)
     draft.move("looked", State.IN_DOUBT, probes=tries, next_ms=due)
-    _mind_deadline(draft)
+    mind_deadline(draft)
 
 
 def _repeat_instead(draft: Draft, sighting: Sighting, tries: int) -> bool:
@@ -206,7 +250,8 @@ def _repeat_instead(draft: Draft, sighting: Sighting, tries: int) -> bool:
     return enough and may_repeat(draft.action, draft.operation, draft.now).allowed
 
 
-def _mind_deadline(draft: Draft) -> None:
+def mind_deadline(draft: Draft) -> None:
+    """After a look that settled nothing: was it the last one?"""
     recovery_ms = draft.operation.recovery_ms
     if recovery_ms is not None and draft.now.wall_ms >= recovery_ms:
         give_up(draft, "deadline")
@@ -214,13 +259,16 @@ def _mind_deadline(draft: Draft) -> None:
 
 def _after_the_end(draft: Draft, sighting: Sighting) -> None:
     operation = draft.operation
-    executed_then = sighting.finding in (Finding.EXECUTED_OK, Finding.EXECUTED_FAILED, Finding.IN_PROGRESS)
-    contradicts = (executed_then and operation.executed is Executed.NO) or (
-        sighting.finding in (Finding.FENCED, Finding.EXECUTED_FAILED) and operation.state is State.SUCCEEDED
-    )
-    if contradicts:
-        draft.alert("contradiction")
-    draft.move("late", operation.state, contradicted=operation.contradicted or contradicts)
+    if operation.state is State.SUCCEEDED:
+        contradicts = sighting.finding in (Finding.FENCED, Finding.EXECUTED_FAILED)
+    else:
+        seen_at_work = sighting.finding in (Finding.EXECUTED_FAILED, Finding.IN_PROGRESS)
+        contradicts = sighting.finding is Finding.EXECUTED_OK or (seen_at_work and operation.executed is Executed.NO)
+        # "Failed before anything was done" is no news of an operation that was not executed.
+        contradicts = contradicts and sighting.executed is not Executed.NO
+    if contradicts or sighting.contradiction:
+        draft.contradict()
+    draft.move("late", operation.state)
 
 
 def polled(draft: Draft, event: Polled) -> None:
@@ -240,7 +288,10 @@ def polled(draft: Draft, event: Polled) -> None:
             draft.move("handle_lost", State.IN_DOUBT)
             look_ahead(draft)
         case _ if operation.state is State.UNRESOLVED:
-            draft.move("polled", State.UNRESOLVED, next_ms=_watch_due(draft))
+            if sighting.finding is Finding.ABSENT:
+                # The handle is gone for good; what is left to watch is the service's own record.
+                draft.change(handle=None)
+            draft.move("polled", State.UNRESOLVED, next_ms=watch_due(draft))
         case _:
             _poll_later(draft, sighting)
 
@@ -251,74 +302,4 @@ def _poll_later(draft: Draft, sighting: Sighting) -> None:
     delay = backoff_seconds(interval, operation.probes, now)
     due = due_ms(now, delay, asked_seconds=sighting.wait_seconds, deadline_ms=operation.recovery_ms)
     draft.move("polled", State.ACCEPTED, probes=operation.probes + 1, next_ms=due)
-    _mind_deadline(draft)
-
-
-def fence_begun(draft: Draft, event: FenceBegun) -> None:
-    """A fence is a write: its begin is durable before its first byte, and its own answer can be lost."""
-    operation, now = draft.operation, draft.now
-    reconcile = draft.action.reconcile
-    if reconcile is None or not isinstance(reconcile.absence, Fence) or not fences_left(draft):
-        raise IllegalMoveError(operation.state, "fence", "no fence is declared or left")
-    number = len(operation.attempts) + 1
-    attempt = Attempt(
-        number=number,
-        kind=Kind.FENCE,
-        fence=operation.fence + 1,
-        started_ms=now.wall_ms,
-        started_boot_ms=now.boot_ms,
-        boot_id=now.boot_id,
-    )
-    draft.move(
-        "fence_begun",
-        State.IN_DOUBT,
-        attempts=(*operation.attempts, attempt),
-        fence=attempt.fence,
-        lease=Lease(now.owner, now.wall_ms + int(event.lease_seconds * 1000)),
-        next_ms=None,
-    )
-    draft.fact("fence", attempt=number, fence=attempt.fence)
-
-
-def fence_observed(draft: Draft, event: FenceObserved) -> None:
-    """Won: it never ran. Taken: a look must tell by whom. Anything else: the fence itself is in doubt."""
-    seen, number = event.observation, event.attempt
-    draft.set_attempt(
-        number,
-        ended_ms=seen.ended_ms,
-        closed_boot_ms=seen.closed_boot_ms,
-        closed_boot_id=draft.now.boot_id if seen.closed_boot_ms is not None else None,
-        phase=seen.phase.value,
-        bytes_written=seen.bytes_written,
-        status=seen.status,
-        observation=seen.summary,
-    )
-    draft.change(lease=None)
-    if draft.operation.final:
-        draft.move("late", draft.operation.state)
-        return
-    if event.won is True:
-        draft.saw(Source.FENCE, Finding.FENCED, "the fence took the place", attempt=number)
-        _fenced(draft, "the gateway took its place")
-        return
-    if seen.nothing_left:
-        draft.set_attempt(number, standing=Standing.UNSENT)
-    elif event.won is False:
-        draft.set_attempt(number, standing=Standing.SETTLED)
-    else:
-        draft.set_attempt(number, standing=Standing.DOUBT)
-    detail = "the place was already taken" if event.won is False else seen.summary
-    draft.saw(Source.FENCE, Finding.INCONCLUSIVE, detail, attempt=number)
-    _after_fence(draft, won=event.won)
-
-
-def _after_fence(draft: Draft, *, won: bool | None) -> None:
-    operation, now = draft.operation, draft.now
-    if operation.state is State.UNRESOLVED:
-        draft.move("looked", State.UNRESOLVED, next_ms=_watch_due(draft))
-        return
-    interval = _interval(draft)
-    delay = 0.0 if won is False else backoff_seconds(interval, operation.probes, now)
-    due = due_ms(now, delay, asked_seconds=None, deadline_ms=operation.recovery_ms)
-    draft.move("fence_seen", State.IN_DOUBT, probes=operation.probes + 1, next_ms=due)
-    _mind_deadline(draft)
+    mind_deadline(draft)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from adapters.contract import Observation
 from gateway.core.events import Fact
 from gateway.core.transitions import IllegalMoveError, permitted
 from gateway.model.action import Action
@@ -13,6 +14,7 @@ from gateway.model.operation import (
     Attempt,
     Executed,
     Failure,
+    Kind,
     Now,
     Operation,
     Standing,
@@ -23,6 +25,32 @@ EVIDENCE_MAX = 200
 """Equal looks in a row are counted, so this bounds only ever-changing answers; the audit log keeps them all."""
 
 
+def sentence(text: str) -> str:
+    """A reason as a sentence for people. `str.capitalize` would also turn TLS into tls."""
+    return text if not text else f"{text[0].upper()}{text[1:]}."
+
+
+def undone_basis(operation: Operation) -> str:
+    """What "it was not executed" rests on, once no attempt is ambiguous."""
+    standings = {item.standing for item in operation.sends}
+    if Standing.ABSENT in standings:
+        return "absence"
+    answered = Standing.REFUSED in standings or any(item.status is not None for item in operation.sends)
+    return "answer" if answered else "unsent"
+
+
+def _trimmed(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """At most `EVIDENCE_MAX` pieces. The first of each kind stays: "once in progress" must never be forgotten."""
+    if len(evidence) <= EVIDENCE_MAX:
+        return evidence
+    kinds: set[tuple[Source, Finding]] = set()
+    for index, item in enumerate(evidence):
+        if (item.source, item.finding) in kinds:
+            return evidence[:index] + evidence[index + 1 :]
+        kinds.add((item.source, item.finding))
+    return evidence
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The result of one event: the new image, what to put on record, and what people must be told."""
@@ -30,6 +58,28 @@ class Step:
     operation: Operation
     facts: tuple[Fact, ...]
     alerts: tuple[str, ...] = ()
+
+
+def observed_fields(before: Attempt, seen: Observation, now: Now) -> dict[str, Any]:
+    """What an observation changes on its attempt, its standing and status apart.
+
+    Of two closing times of the same boot the later one counts: a settle time must never start too early.
+    """
+    closed_ms, closed_id = before.closed_boot_ms, before.closed_boot_id
+    if seen.closed_boot_ms is not None:
+        earlier = closed_ms if closed_ms is not None and closed_id == now.boot_id else 0
+        closed_ms, closed_id = max(seen.closed_boot_ms, earlier), now.boot_id
+    elif before.standing is not Standing.OPEN:
+        # It was taken for closed because its process was taken for dead, and it was not.
+        closed_ms, closed_id = None, None
+    return {
+        "ended_ms": seen.ended_ms,
+        "closed_boot_ms": closed_ms,
+        "closed_boot_id": closed_id,
+        "phase": seen.phase.value,
+        "bytes_written": seen.bytes_written,
+        "observation": seen.summary,
+    }
 
 
 @dataclass(slots=True)
@@ -70,6 +120,16 @@ class Draft:
                 return item
         raise IllegalMoveError(self.operation.state, "observe", f"there is no attempt {number}")
 
+    def unseen(self, number: int, kind: Kind) -> Attempt:
+        """The attempt of that number and kind, of which nothing was observed yet. Raises IllegalMoveError.
+
+        An attempt ends once. A second report could only weaken what the first one proved.
+        """
+        found = self.attempt(number)
+        if found.kind is not kind or found.phase is not None:
+            raise IllegalMoveError(self.operation.state, "observe", f"attempt {number} has no {kind.value} to report")
+        return found
+
     def set_attempt(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Change one attempt."""
         self.set_attempts(lambda item: item.number == number, **changes)
@@ -88,28 +148,35 @@ class Draft:
     ) -> None:
         """Append evidence; an equal look right after the last one is counted instead."""
         moment = self.now.wall_ms if at_ms is None else at_ms
-        seen = self.operation.evidence
-        if seen and seen[-1].source is source and seen[-1].finding is finding and seen[-1].detail == detail:
+        seen, new = self.operation.evidence, Evidence(source, finding, moment, detail, attempt)
+        if seen and replace(seen[-1], at_ms=moment, count=1, last_at_ms=None) == new:
             last = replace(seen[-1], count=seen[-1].count + 1, last_at_ms=moment)
             self.change(evidence=(*seen[:-1], last))
         else:
-            self.change(evidence=(*seen, Evidence(source, finding, moment, detail, attempt))[-EVIDENCE_MAX:])
+            self.change(evidence=_trimmed((*seen, new)))
         self.fact("evidence", source=source.value, finding=finding.value, detail=detail, attempt=attempt)
+
+    def contradict(self) -> None:
+        """Evidence contradicts the outcome, or itself. People are told once; the mark stays."""
+        if not self.operation.contradicted:
+            self.alert("contradiction")
+            self.change(contradicted=True)
 
     def succeed(self, event: str, basis: str) -> None:
         """Take the arrow to success; the effect is shown."""
         self.settle_attempts(Standing.SETTLED)
         self._end(event, State.SUCCEEDED, Executed.YES, basis, None)
 
-    def fail(self, event: str, basis: str, executed: Executed, failure: Failure) -> None:
+    def fail(self, event: str, basis: str | None, executed: Executed, failure: Failure) -> None:
         """Take the arrow to failure, with what is known about execution."""
         self._end(event, State.FAILED, executed, basis, failure)
 
     def cancel(self, event: str, failure: Failure) -> None:
         """Take the arrow to cancelled: nothing was ever executed."""
-        self._end(event, State.CANCELLED, Executed.NO, "unsent", failure)
+        self._end(event, State.CANCELLED, Executed.NO, undone_basis(self.operation), failure)
 
-    def _end(self, event: str, target: State, executed: Executed, basis: str, failure: Failure | None) -> None:
+    def _end(self, event: str, target: State, executed: Executed, basis: str | None, failure: Failure | None) -> None:
+        # What contradicted itself while in doubt is settled now; from here the mark speaks of the outcome.
         self.move(
             event,
             target,
@@ -120,6 +187,7 @@ class Draft:
             next_ms=None,
             lease=None,
             looks=(),
+            contradicted=False,
         )
         fields: dict[str, Any] = {"state": target.value, "executed": executed.value, "basis": basis, "op_final": True}
         if failure is not None:

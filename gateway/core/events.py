@@ -38,6 +38,10 @@ class HeadSeen:
 class Restarted:
     """A new process owns the operation. Whoever held its sockets is dead: settle times start now."""
 
+    sole_owner: bool = True
+    """The exclusive lock of the only machine that uses this store is ours, so no other process can hold a socket of any
+    attempt. False where another machine may: then no settle time starts, and only a fence or the same key helps."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:

@@ -8,7 +8,7 @@ what an answer means, of `core.judge`.
 from collections.abc import Callable
 from typing import Any
 
-from gateway.core import attempts, doubt
+from gateway.core import attempts, doubt, fences
 from gateway.core.draft import Draft, Step
 from gateway.core.events import (
     Attested,
@@ -29,10 +29,12 @@ from gateway.core.events import (
 )
 from gateway.core.reconcile.absence import stamp_closed
 from gateway.core.transitions import IllegalMoveError
+from gateway.core.waits import backoff_seconds, due_ms
 from gateway.model.action import Action
 from gateway.model.evidence import Finding, Source
 from gateway.model.operation import (
     Attestation,
+    Executed,
     Failure,
     Now,
     Operation,
@@ -40,6 +42,8 @@ from gateway.model.operation import (
     Standing,
     State,
 )
+
+_CLEAR_BASELINES = frozenset({Finding.ABSENT, Finding.EXECUTED_OK, Finding.EXECUTED_FAILED})
 
 
 def step(action: Action, operation: Operation, event: Event, now: Now) -> Step:
@@ -49,12 +53,13 @@ def step(action: Action, operation: Operation, event: Event, now: Now) -> Step:
     return draft.finish()
 
 
-def _restarted(draft: Draft, _event: Restarted) -> None:
+def _restarted(draft: Draft, event: Restarted) -> None:
     """A new owner: looks by the old one do not count, settle times start at our start, the rest goes on."""
     operation = draft.operation
     if operation.final:
         raise IllegalMoveError(operation.state, "restart", "it is over")
-    draft.change(attempts=stamp_closed(operation.attempts, draft.now), looks=(), lease=None)
+    stamped = stamp_closed(operation.attempts, draft.now) if event.sole_owner else operation.attempts
+    draft.change(attempts=stamped, looks=(), lease=None)
     if operation.state is State.SENDING:
         draft.saw(Source.RESTART, Finding.INCONCLUSIVE, "the gateway stopped while the attempt was under way")
         _interrupted(draft, "restart")
@@ -65,7 +70,8 @@ def _restarted(draft: Draft, _event: Restarted) -> None:
 
 
 def _kept_due(operation: Operation, now: Now) -> int | None:
-    return operation.next_ms if operation.state is State.UNRESOLVED else now.wall_ms
+    """Looks are made at once; a send keeps the wait that the service may have asked for, also in a crash loop."""
+    return operation.next_ms if operation.state in {State.UNRESOLVED, State.READY} else now.wall_ms
 
 
 def _lease_lost(draft: Draft, _event: LeaseLost) -> None:
@@ -95,8 +101,16 @@ def _followed(draft: Draft, _event: Followed) -> None:
 def _baseline(draft: Draft, event: BaselineTaken) -> None:
     if draft.operation.attempts:
         raise IllegalMoveError(draft.operation.state, "baseline", "it was already begun")
-    draft.saw(Source.BASELINE, event.sighting.finding, event.sighting.detail, at_ms=event.begun_ms)
-    draft.move("baseline", State.READY, baseline=event.sighting.finding.value)
+    finding, now = event.sighting.finding, draft.now
+    draft.saw(Source.BASELINE, finding, event.sighting.detail, at_ms=event.begun_ms)
+    if finding in _CLEAR_BASELINES:
+        draft.move("baseline", State.READY, baseline=finding.value, next_ms=now.wall_ms)
+        return
+    # Without a clear look before the first send, no look after it could prove anything: look again until `start_by`.
+    tries = draft.operation.probes
+    delay = backoff_seconds(doubt.look_interval(draft), tries, now)
+    due = due_ms(now, delay, asked_seconds=event.sighting.wait_seconds, deadline_ms=draft.operation.start_by_ms)
+    draft.move("baseline", State.READY, probes=tries + 1, next_ms=due)
 
 
 def _deadline(draft: Draft, _event: DeadlinePassed) -> None:
@@ -124,6 +138,8 @@ def _attested(draft: Draft, event: Attested) -> None:
     draft.saw(Source.ATTESTATION, Finding.INCONCLUSIVE, f"a person settled it as {event.outcome.value}")
     draft.fact("attestation", person=event.person, outcome=event.outcome.value, digest=event.digest)
     draft.settle_attempts(Standing.SETTLED)
+    if event.outcome is Outcome.SUCCESS and event.executed is not Executed.YES:
+        raise IllegalMoveError(draft.operation.state, "attest", "a success was executed")
     if event.outcome is Outcome.SUCCESS:
         draft.succeed("attest", "attestation")
         return
@@ -137,8 +153,8 @@ _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
     Begin: attempts.begin,
     Observed: attempts.observed,
     HeadSeen: attempts.head_seen,
-    FenceBegun: doubt.fence_begun,
-    FenceObserved: doubt.fence_observed,
+    FenceBegun: fences.fence_begun,
+    FenceObserved: fences.fence_observed,
     Probed: doubt.probed,
     Polled: doubt.polled,
     Restarted: _restarted,

@@ -6,8 +6,12 @@ in gateway/README.md, "When may it be sent again?". A refusal always says why.
 
 from dataclasses import dataclass
 
+from gateway.core.reconcile.fence import fence_may_stand
 from gateway.model.action import Action, BindPlace, Fence, ReplayAfter5xx, Resend
 from gateway.model.operation import Attempt, Now, Operation, Standing
+
+UNDONE_STANDINGS = frozenset({Standing.UNSENT, Standing.ABSENT})
+"""Of these attempts it is proven that nothing ran and that the service gave no final word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,21 @@ def may_repeat(action: Action, operation: Operation, now: Now) -> Permission:
         return Permission(allowed=False, rule=None, reason=f"all {action.attempts_max} attempts are used")
     if operation.recovery_ms is not None and now.wall_ms >= operation.recovery_ms:
         return Permission(allowed=False, rule=None, reason="the recovery deadline has passed")
+    if operation.contradicted and not action.is_read:
+        # The service's record of our value is not what was asked for; another request could only make it worse.
+        return Permission(allowed=False, rule=None, reason="the evidence contradicts itself")
+    if fence_may_stand(operation):
+        # Our fence occupies the id, so that the answer to another attempt could speak of the fence.
+        return Permission(allowed=False, rule=None, reason="a fence may have used up the operation's id")
     if operation.ambiguous:
         return _while_ambiguous(action, operation, now)
     return _while_clear(action, sends)
 
 
 def _while_clear(action: Action, sends: tuple[Attempt, ...]) -> Permission:
+    if any(item.standing not in UNDONE_STANDINGS for item in sends):
+        # Not only the last one counts: late news of an earlier attempt may be a definite answer.
+        return Permission(allowed=False, rule=None, reason="an attempt was answered")
     last = sends[-1] if sends else None
     if last is None or (last.standing is Standing.UNSENT and last.status is None):
         return Permission(allowed=True, rule="a", reason="no request byte of the last attempt left")
@@ -45,9 +58,7 @@ def _while_clear(action: Action, sends: tuple[Attempt, ...]) -> Permission:
         if action.resend is Resend.NEVER:
             return Permission(allowed=False, rule=None, reason="the action declares `resend: never`")
         return Permission(allowed=True, rule="a", reason="the service refused before any work")
-    if last.standing is Standing.ABSENT:
-        return _on_absence(action)
-    return Permission(allowed=False, rule=None, reason="the last attempt was answered")
+    return _on_absence(action)
 
 
 def _on_absence(action: Action) -> Permission:

@@ -41,7 +41,7 @@ def _loops(states: str, event: str, when: str) -> tuple[Arrow, ...]:
 
 ARROWS: Final[tuple[Arrow, ...]] = (
     *_arrows("ready", "begin", "sending", "in time, and repeat.py agrees for every attempt but the first"),
-    *_arrows("ready", "start_by", "cancelled", "never begun, and too late to start"),
+    *_arrows("held ready", "start_by", "cancelled", "never begun, and too late to start"),
     *_arrows("held ready", "cancel", "cancelled", "not ambiguous"),
     *_arrows("ready", "baseline", "ready", "the look before a first send whose success is proven by state"),
     *_arrows("ready", "repeat_refused", "in_doubt", "ambiguous, and a repeat is no longer allowed"),
@@ -56,7 +56,7 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_arrows("sending", "doubt", "in_doubt", "everything else: time-out, cut, contradiction, lost result"),
     *_arrows("sending", "restart", "in_doubt", "the process that sent it is dead"),
     *_arrows("sending", "lease_lost", "in_doubt", "the lease ran out and nothing was reported"),
-    *_arrows("sending", "head", "sending", "a handle or an id stood in the head of the answer"),
+    *_loops("ready sending accepted in_doubt unresolved", "head", "a handle or an id stood in the head of the answer"),
     *_arrows("in_doubt", "follow", "accepted", "a handle is stored"),
     *_arrows("accepted unresolved", "polled", "succeeded", "the handle says done"),
     *_arrows("accepted unresolved", "polled", "failed", "the handle says failed"),
@@ -74,7 +74,7 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_arrows("in_doubt unresolved", "fenced", "failed", "our fence holds the place"),
     *_arrows("in_doubt accepted ready", "deadline", "unresolved", "ambiguous at the recovery deadline"),
     *_arrows("in_doubt", "no_way_to_know", "unresolved", "neither handle, look-up, fence nor permitted repeat"),
-    *_arrows("ready in_doubt", "deadline", "failed", "not ambiguous at the recovery deadline"),
+    *_arrows("ready", "deadline", "failed", "not ambiguous at the recovery deadline"),
     *_arrows("ready accepted in_doubt sending", "read_over", "failed", "a read whose budget or deadline is out"),
     *_loops("ready accepted in_doubt unresolved", "restart", "a new owner takes it over"),
     *_loops("unresolved", "looked", "watched: nothing new"),
@@ -82,7 +82,8 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_arrows("unresolved", "attest", "succeeded", "a person settles it without proof"),
     *_arrows("unresolved", "attest", "failed", "a person settles it without proof"),
     *_loops("ready sending accepted in_doubt unresolved", "late", "an answer of an earlier attempt is kept"),
-    *_arrows("ready accepted in_doubt unresolved", "late", "succeeded", "an answer of an earlier attempt proves it"),
+    *_arrows("ready sending accepted", "late", "succeeded", "an answer of an earlier attempt proves it"),
+    *_arrows("in_doubt unresolved", "late", "succeeded", "an answer of an earlier attempt proves it"),
     *_arrows("unresolved", "late", "failed", "an answer of an earlier attempt clears the last doubt"),
     *_loops("succeeded failed cancelled", "late", "appended, and an alarm if it contradicts"),
 )

@@ -193,13 +193,14 @@ class Operation:
     baseline: str | None = None
     """Finding of the look taken before the first send, for success by state."""
     basis: str | None = None
-    """What the outcome rests on: `answer`, `handle`, `probe`, `state`, `fence`, `absence`, `unsent`, `attestation`."""
+    """What the outcome rests on: `answer`, `handle`, `probe`, `state`, `fence`, `absence`, `unsent`, `attestation`; None
+    for a read of which nothing is known."""
     executed: Executed = Executed.NO
     """Meaningful in a final state; before that `core.lifecycle.shown` derives it."""
     failure: Failure | None = None
     attestation: Attestation | None = None
     contradicted: bool = False
-    """Evidence seen after the end says otherwise; the state stays, people are alarmed."""
+    """Evidence says otherwise than the outcome, or while unsettled than itself; the state stays, people are alarmed."""
     output_valid: bool | None = None
     delivered: bool = False
     """The final document was once written out to its caller in full."""

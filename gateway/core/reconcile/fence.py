@@ -1,11 +1,16 @@
-"""Reading the answer of a fence: did we occupy the place, or was it taken?"""
+"""A fence: may it be tried, and did it occupy the place, or was it taken?"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from adapters.contract import Observation
 from gateway.core.matching import answer_of, matches
-from gateway.model.action import Fence
+from gateway.core.reconcile.absence import known_to_service
+from gateway.model.action import Action, Fence
+from gateway.model.operation import AMBIGUOUS_STANDINGS, Kind, Operation, Standing, State
+
+FENCES_MAX = 5
+"""A fence may be tried again (it is a put-if-absent under our own name), but not for ever."""
 
 
 def read_fence(fence: Fence, observation: Observation, variables: Mapping[str, Any]) -> bool | None:
@@ -16,3 +21,29 @@ def read_fence(fence: Fence, observation: Observation, variables: Mapping[str, A
     if matches(fence.won, answer, variables):
         return True
     return False if matches(fence.lost, answer, variables) else None
+
+
+def may_fence(action: Action, operation: Operation) -> bool:
+    """Whether occupying the place now can prove that nothing ran.
+
+    Once the service has known the operation, an empty place may mean "removed since", so a fence would prove nothing.
+    """
+    reconcile = action.reconcile
+    return (
+        reconcile is not None
+        and isinstance(reconcile.absence, Fence)
+        and operation.state is State.IN_DOUBT
+        and any(item.standing in AMBIGUOUS_STANDINGS for item in operation.sends)
+        and sum(1 for item in operation.attempts if item.kind is Kind.FENCE) < FENCES_MAX
+        and not known_to_service(operation)
+    )
+
+
+def fence_may_stand(operation: Operation) -> bool:
+    """Whether a fence of ours may occupy the place."""
+    return any(item.kind is Kind.FENCE and item.standing is not Standing.UNSENT for item in operation.attempts)
+
+
+def fence_under_way(operation: Operation) -> bool:
+    """Whether a fence was begun and has shown nothing yet."""
+    return any(item.kind is Kind.FENCE and item.standing is Standing.OPEN for item in operation.attempts)
