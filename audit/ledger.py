@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from audit.bodies import (
     SUITE_1,
+    CloseReason,
     PreviousEnd,
     Recovery,
     Seal,
@@ -53,6 +54,7 @@ class Ledger:
         self._last_t_ms = 0
         self._last_seal_t_ms = 0
         self._went_back = False
+        self.goes_on = False
         self.sealed_size = 0
         self.unsealed_since: int | None = None
 
@@ -63,6 +65,7 @@ class Ledger:
         self._entered_closed = self._closed
         self._opened_here = False
         self._closed = False
+        self.goes_on = False
 
     def lose_track(self) -> None:
         """Entries were lost: nothing before them may be compared with what comes after."""
@@ -199,6 +202,8 @@ class Ledger:
         if (body.number, body.first_seq, body.entries) != (number, self._segment, entries):
             self._find(entry, "misplaced", "a close that does not describe the segment it ends", offset)
         self._closed = True
+        # A writer that stops closes with another reason and then seals; this one goes on in the same step.
+        self.goes_on = body.reason is not CloseReason.STOP
 
     def _recovery(self, entry: Entry, body: Recovery, offset: int) -> None:
         if body.segment > self._segment:

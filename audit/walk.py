@@ -10,7 +10,7 @@ from audit.claims import SETTLE_TRIES, Claim, Claims, Settle
 from audit.damage import classify_tail, explain_damage, find_frame_from, only_zeros
 from audit.disk import Directory
 from audit.ledger import Ledger
-from audit.log import Chunk, chunks, segment_name
+from audit.log import Chunk, chunks, segment_name, segments
 from audit.note import NoteKey
 from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Fault, Kind
 from audit.report import Exit, Finding, Report
@@ -51,11 +51,22 @@ class Walk:
                 self._lose_track()
                 self._excused = True
         self._ledger.check_pending_seal()
+        if self._ledger.goes_on and not self._successor_appears(firsts[-1]):
+            message = "the last segment was closed because it was full, but the one that follows it is not here"
+            self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=self._seq)
         self._report.end_seq = self._seq
         self._report.sealed_size = self._ledger.sealed_size
         self._report.unsealed_since_ms = self._ledger.unsealed_since
         self._report.root = "" if self._tree is None else base64.b64encode(self._tree.root()).decode()
         self._unmet_claims()
+
+    def _successor_appears(self, last: int) -> bool:
+        """Whether a live writer is just making the next file; what is in it is the next verification's business."""
+        for _ in range(SETTLE_TRIES):
+            if segments(self._directory)[-1] > last:
+                return True
+            self._settle()
+        return False
 
     def _walk_segment(self, first: int, size: int, *, last: bool) -> None:
         if size < 0:
