@@ -72,7 +72,7 @@ def _at(value: Json, path: Path) -> Json:
 def _mistake(  # noqa: PLR0917 - private, called once, and each argument is named there
     document: Document, base: Path, value: Json, form: type[BaseModel], arrives: Mapping[str, str], error: ErrorDetails
 ) -> Mistake:
-    inner = tuple(_written(value, error["loc"]))
+    inner = tuple(_written(value, (*error["loc"], error.get("ctx", {}).get("field", ""))))
     path = (*base, *inner)
     if error["type"] == "extra_forbidden":
         return unknown_field(document, path, list(_fields(form, inner[:-1])), arrives)

@@ -94,6 +94,7 @@ def value_rules(subject: Subject) -> Iterator[Finding]:
             yield Finding((*path, "header"), "This is no name of a header.", "For example X-RateLimit-Remaining.")
     if form.reconcile:
         yield from _known(("reconcile", "compare"), form.reconcile.compare, subject)
+        yield from _comparable(form.reconcile.compare, subject)
         if isinstance(form.reconcile.identify, IdentifyForm):
             yield from _known(("reconcile", "identify", "equals"), form.reconcile.identify.equals, subject)
     if form.conflict_key is None:
@@ -150,6 +151,16 @@ def output_rules(subject: Subject) -> Iterator[Finding]:
             elif name in seen:
                 yield Finding(("output", field, index), f"“{name}” is listed twice.", "Remove one.")
             seen.add(name)
+
+
+def _comparable(compare: Mapping[str, Json], subject: Subject) -> Iterator[Finding]:
+    for path, value in compare.items():
+        for name in sorted(names_in(value)):
+            if name in subject.arguments and name not in subject.required:
+                hint = (
+                    "Compare required arguments only: an absent one equals nothing, so nothing would ever be settled."
+                )
+                yield Finding(("reconcile", "compare", path), f"The argument “{name}” is optional.", hint)
 
 
 def _path_shape(form: RequestForm, path: Path) -> Iterator[Finding]:

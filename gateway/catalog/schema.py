@@ -47,26 +47,28 @@ class PredicateForm(Form):
     @model_validator(mode="after")
     def _one_subject(self) -> Self:
         if self.header is not None and self.path is not None:
-            raise problem("A test looks at a header or at a path, not at both.", "Write two rules.")
+            raise problem("A test looks at a header or at a path, not at both.", "Write two rules.", "header")
         has_value = "equals" in self.model_fields_set or self.in_ is not None
         if has_value and self.header is None and self.path is None:
             raise problem("“equals” and “in” need a “path” or a “header” to look at.", "Say what must be equal.")
         if "equals" in self.model_fields_set and self.in_ is not None:
-            raise problem("Give “equals” or “in”, not both.", "“in” with one value is “equals”.")
+            raise problem("Give “equals” or “in”, not both.", "“in” with one value is “equals”.", "in")
         if self.status is None and self.header is None and self.path is None:
             raise problem("The test is empty and would match every answer.", "Give a “status” or a “path”.")
         return self
 
 
 def _expand(value: Json) -> Json:
-    return {"status": value} if isinstance(value, int | str) and not isinstance(value, bool) else value
+    items = value if isinstance(value, list) and value else [value]
+    is_status = all(isinstance(item, int | str) and not isinstance(item, bool) for item in items)
+    return {"status": value} if is_status else value
 
 
 def _listed(value: Json) -> Json:
     return value if isinstance(value, list) else [value]
 
 
-Test = Annotated[PredicateForm, BeforeValidator(_expand, json_schema_input_type=int | str | PredicateForm)]
+Test = Annotated[PredicateForm, BeforeValidator(_expand, json_schema_input_type=Status | PredicateForm)]
 """A test of an answer, or just its status."""
 
 Tests = Annotated[list[Test], Field(min_length=1), BeforeValidator(_listed, json_schema_input_type=list[Test] | Test)]
@@ -84,7 +86,7 @@ class RuleForm(PredicateForm):
     @model_validator(mode="after")
     def _refines_failure(self) -> Self:
         if self.executed is not None and self.finding != "executed_failed":
-            raise problem("“executed” only refines the finding “executed_failed”.", "Remove it.")
+            raise problem("“executed” only refines the finding “executed_failed”.", "Remove it.", "executed")
         return self
 
 
@@ -134,7 +136,7 @@ class BindForm(Form):
         if self.in_ in {"header", "body", "query"} and self.name is None:
             raise problem(f"A bind in the {self.in_} needs a “name”.", "Name the header, member or parameter.")
         if self.in_ in {"path", "none"} and self.name is not None:
-            raise problem(f"A bind with “in: {self.in_}” has no name.", "Remove “name”.")
+            raise problem(f"A bind with “in: {self.in_}” has no name.", "Remove “name”.", "name")
         return self
 
 
@@ -149,7 +151,7 @@ class PreconditionForm(Form):
     @model_validator(mode="after")
     def _no_preview(self) -> Self:
         if self.from_.startswith("preview."):
-            raise problem("A precondition from a preview arrives with approvals.", "Name an argument.")
+            raise problem("A precondition from a preview arrives with approvals.", "Name an argument.", "from")
         return self
 
 
@@ -355,7 +357,8 @@ class ActionForm(Form):
     @model_validator(mode="after")
     def _reasoned(self) -> Self:
         if (self.unknown_accepted is None) != (self.reason is None):
-            raise problem("“unknown_accepted: true” and “reason” go together.", "Say why nobody needs to know.")
+            given = "reason" if self.unknown_accepted is None else "unknown_accepted"
+            raise problem("“unknown_accepted: true” and “reason” go together.", "Say why nobody needs to know.", given)
         return self
 
 

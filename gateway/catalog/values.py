@@ -20,9 +20,12 @@ NAME_RULE: Final = (
 )
 
 
-def problem(detail: str, hint: str) -> PydanticCustomError:
-    """A mistake with a hint of its own; both are sentences of ours and never hold a secret."""
-    return PydanticCustomError("plain", "{detail}", {"detail": detail, "hint": hint})
+def problem(detail: str, hint: str, field: str = "") -> PydanticCustomError:
+    """A mistake with a hint of its own; both are sentences of ours and never hold a secret.
+
+    `field` names the part of a mapping to point at, where the mapping as a whole was looked at.
+    """
+    return PydanticCustomError("plain", "{detail}", {"detail": detail, "hint": hint, "field": field})
 
 
 def seconds(text: str) -> float:

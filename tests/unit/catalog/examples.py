@@ -1,0 +1,68 @@
+"""A small catalog that is right in every point, and ways to make it wrong in one."""
+
+from gateway.catalog.lint import Checked, check
+from gateway.catalog.mistake import Mistake
+from gateway.model.action import Action
+
+FILE = "catalog/things.yaml"
+
+BASE = """\
+services:
+  api: {base_url: https://api.example.com/v1}
+actions:
+  things.create:
+    description: Create a thing.
+    effect: irreversible
+    service: api
+    input:
+      type: object
+      properties:
+        name: {type: string}
+        note: {type: string}
+        size: {type: number}
+      required: [name]
+      additionalProperties: false
+    request:
+      method: POST
+      path: /things
+      body: {name: "{name}", note: "{note}", size: "{size}"}
+    bind: {in: header, name: Idempotency-Key}
+    rejected: {any_attempt: 409}
+    reconcile:
+      request: {method: GET, path: "/things/{operation_id}"}
+      identify: {path: key, equals: "{operation_id}"}
+      rules:
+        - {status: 200, path: state, equals: done, finding: executed_ok}
+        - {status: 404, finding: absent}
+      absence: {settle: 30s}
+    conflict_key: "thing:{name}"
+"""
+MARK = "# HERE"
+
+
+def changed(*changes: tuple[str, str]) -> str:
+    """The example with pieces replaced; each piece must be there exactly once."""
+    text = BASE
+    for old, new in changes:
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in the example"
+        text = text.replace(old, new)
+    return text
+
+
+def checked(text: str) -> Checked:
+    return check({FILE: text.encode()})
+
+
+def mistakes(text: str) -> tuple[Mistake, ...]:
+    return checked(text).mistakes
+
+
+def compiled(text: str, name: str = "things.create") -> Action:
+    result = checked(text)
+    assert result.catalog is not None, [str(mistake) for mistake in result.mistakes]
+    return result.catalog.actions[name]
+
+
+def marked_line(text: str) -> int:
+    """The line that carries the mark."""
+    return next(number for number, line in enumerate(text.splitlines(), start=1) if MARK in line)
