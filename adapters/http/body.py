@@ -44,7 +44,7 @@ class _Zlib:
 
     @property
     def complete(self) -> bool:
-        return self._raw is not None and self._raw.eof
+        return self._raw is not None and self._raw.eof and not self._start
 
     def feed(self, data: bytes, room: int) -> bytes:
         out: list[bytes] = []

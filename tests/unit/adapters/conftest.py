@@ -7,6 +7,8 @@ import pytest
 
 from adapters.contract import Head, Hooks, HttpExchange, HttpTarget, Secret
 from adapters.http.client import HttpAdapter
+from adapters.http.resolver import Lookup, system_lookup
+from adapters.http.sockets import Denied
 from tests.unit.adapters.raw_server import Authority, Peer
 
 
@@ -55,11 +57,26 @@ def owner() -> Owner:
     return Owner()
 
 
+AdapterMaker = Callable[..., HttpAdapter]
+
+
 @pytest.fixture
-async def adapter(clock: CountingClock) -> AsyncIterator[HttpAdapter]:
-    made = HttpAdapter(clock)
-    yield made
-    await made.close()
+async def make_adapter(clock: CountingClock) -> AsyncIterator[AdapterMaker]:
+    """Makes adapters with options of a test's own, and closes them."""
+    made: list[HttpAdapter] = []
+
+    def make(*, denied: Denied | None = None, lookup: Lookup = system_lookup) -> HttpAdapter:
+        made.append(HttpAdapter(clock, denied=denied, lookup=lookup))
+        return made[-1]
+
+    yield make
+    for adapter in made:
+        await adapter.close()
+
+
+@pytest.fixture
+def adapter(make_adapter: AdapterMaker) -> HttpAdapter:
+    return make_adapter()
 
 
 @pytest.fixture(scope="session")

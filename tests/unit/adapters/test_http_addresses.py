@@ -8,7 +8,7 @@ import pytest
 from adapters.contract import Hooks, Phase
 from adapters.http.addresses import refusal
 from adapters.http.client import HttpAdapter
-from tests.unit.adapters.conftest import CountingClock, Exchanger, Owner
+from tests.unit.adapters.conftest import AdapterMaker, CountingClock, Exchanger, Owner
 from tests.unit.adapters.raw_server import Conversation, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -160,17 +160,16 @@ METADATA_SPELLINGS = (
 
 @pytest.mark.parametrize("host", LOOPBACK_SPELLINGS)
 async def test_no_spelling_of_loopback_is_reached_by_a_service_that_may_not(
-    host: str, clock: CountingClock, owner: Owner, exchange: Exchanger
+    host: str, make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger
 ) -> None:
     """The look-up here is as obliging as a system resolver at its worst: whatever it is asked means this machine."""
 
     async def obliging(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.1", "::1"]
 
-    adapter = HttpAdapter(clock, lookup=obliging)
+    adapter = make_adapter(lookup=obliging)
     async with serving(answer) as peer:
         seen = await adapter.attempt(exchange(f"http://{host}:{peer.port}", allow_private=False), owner.hooks)
-    await adapter.close()
     assert seen.nothing_left
     assert peer.connections == 0
     assert owner.asked == 0
@@ -187,25 +186,24 @@ async def test_no_spelling_of_metadata_is_dialled_even_when_private_is_allowed(
 
 
 async def test_refusal_stays_one_when_a_name_has_several_addresses(
-    clock: CountingClock, owner: Owner, exchange: Exchanger
+    make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger
 ) -> None:
     """Racing connections swallow what is no OSError; the reason must survive that."""
 
     async def lookup(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.1", "::1", "10.0.0.1"]
 
-    adapter = HttpAdapter(clock, lookup=lookup)
+    adapter = make_adapter(lookup=lookup)
     adapter._resolver._judge = lambda _host, _port: None
     async with serving(answer) as peer:
         seen = await adapter.attempt(exchange(f"http://a.example:{peer.port}", allow_private=False), owner.hooks)
-    await adapter.close()
     assert seen.nothing_left
     assert peer.connections == 0
     assert seen.error_class == "AddressRefused"
 
 
 async def test_name_that_turns_to_loopback_after_the_check_is_not_followed(
-    clock: CountingClock, owner: Owner, exchange: Exchanger
+    clock: CountingClock, make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger
 ) -> None:
     """The list that was vetted is the list that is dialled: there is no second look-up to lie to."""
     asked: list[str] = []
@@ -214,7 +212,7 @@ async def test_name_that_turns_to_loopback_after_the_check_is_not_followed(
         asked.append(host)
         return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
 
-    adapter = HttpAdapter(clock, lookup=rebinding)
+    adapter = make_adapter(lookup=rebinding)
     async with serving(answer) as peer:
         first = await adapter.attempt(exchange(f"http://rebind.example:{peer.port}"), owner.hooks)
         assert len(asked) == 1
@@ -223,7 +221,6 @@ async def test_name_that_turns_to_loopback_after_the_check_is_not_followed(
         clock.now += 60_000
         sent = exchange(f"http://rebind.example:{peer.port}", allow_private=False)
         second = await adapter.attempt(sent, owner.hooks)
-    await adapter.close()
     assert len(asked) == 2
     assert second.nothing_left
     assert second.error_class == "AddressRefused"
@@ -231,7 +228,7 @@ async def test_name_that_turns_to_loopback_after_the_check_is_not_followed(
 
 
 async def test_looked_up_name_is_asked_for_again_only_when_its_time_is_over(
-    clock: CountingClock, owner: Owner, exchange: Exchanger
+    clock: CountingClock, make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger
 ) -> None:
     asked: list[str] = []
 
@@ -239,7 +236,7 @@ async def test_looked_up_name_is_asked_for_again_only_when_its_time_is_over(
         asked.append(host)
         return ["127.0.0.1"]
 
-    adapter = HttpAdapter(clock, lookup=lookup)
+    adapter = make_adapter(lookup=lookup)
     async with serving(answer) as peer:
         sent = exchange(f"http://service.example:{peer.port}")
         assert (await adapter.attempt(sent, owner.hooks)).answered
@@ -249,17 +246,17 @@ async def test_looked_up_name_is_asked_for_again_only_when_its_time_is_over(
         assert (await adapter.attempt(other, owner.hooks)).error_class == "AddressRefused"
         clock.now += 60_000
         assert (await adapter.attempt(sent, owner.hooks)).answered
-    await adapter.close()
     assert len(asked) == 2
 
 
-async def test_own_listener_is_refused_as_a_target(clock: CountingClock, owner: Owner, exchange: Exchanger) -> None:
+async def test_own_listener_is_refused_as_a_target(
+    make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger
+) -> None:
     async with serving(answer) as peer:
-        adapter = HttpAdapter(clock, denied=lambda host, port: host == "127.0.0.1" and port == peer.port)
+        adapter = make_adapter(denied=lambda host, port: host == "127.0.0.1" and port == peer.port)
         plain = await adapter.attempt(exchange(peer), owner.hooks)
         mapped = await adapter.attempt(exchange(f"http://[::ffff:127.0.0.1]:{peer.port}"), owner.hooks)
         proxied = await adapter.attempt(exchange("http://a.example", proxy=peer.origin), owner.hooks)
-        await adapter.close()
     assert peer.connections == 0
     for seen in (plain, mapped, proxied):
         assert seen.nothing_left

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.contract import Hooks, Phase
 from adapters.http.client import HttpAdapter
-from tests.unit.adapters.conftest import CountingClock, Exchanger, Owner
+from tests.unit.adapters.conftest import AdapterMaker, Exchanger, Owner
 from tests.unit.adapters.raw_server import Authority, Conversation, server_context, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -47,13 +47,14 @@ async def test_refused_connection_is_proof_that_nothing_left(
     assert owner.asked == 0
 
 
-async def test_unknown_name_is_proof_that_nothing_left(clock: CountingClock, owner: Owner, exchange: Exchanger) -> None:
+async def test_unknown_name_is_proof_that_nothing_left(
+    make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger
+) -> None:
     async def nothing_found(_host: str, _port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
-    adapter = HttpAdapter(clock, lookup=nothing_found)
+    adapter = make_adapter(lookup=nothing_found)
     seen = await adapter.attempt(exchange("http://service.example"), owner.hooks)
-    await adapter.close()
     assert seen.nothing_left
     assert seen.summary == "the service's name could not be resolved"
 
@@ -61,7 +62,7 @@ async def test_unknown_name_is_proof_that_nothing_left(clock: CountingClock, own
 @pytest.mark.parametrize("connect_seconds", [SHORT_SECONDS, 60.0], ids=["connect_deadline", "request_deadline"])
 @pytest.mark.parametrize("stage", ["lookup", "tcp", "tls"])
 async def test_deadline_while_connecting_is_proof_that_nothing_left(
-    stage: str, connect_seconds: float, clock: CountingClock, owner: Owner, exchange: Exchanger
+    stage: str, connect_seconds: float, make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger
 ) -> None:
     """A full backlog leaves the TCP handshake unanswered; a silent server leaves the TLS handshake unanswered."""
 
@@ -69,7 +70,7 @@ async def test_deadline_while_connecting_is_proof_that_nothing_left(
         await asyncio.Event().wait()
         return []
 
-    adapter = HttpAdapter(clock, lookup=hangs)
+    adapter = make_adapter(lookup=hangs)
     async with contextlib.AsyncExitStack() as stack:
         if stage == "lookup":
             origin = "http://service.example"
@@ -80,7 +81,6 @@ async def test_deadline_while_connecting_is_proof_that_nothing_left(
             origin = f"https://127.0.0.1:{peer.port}"
         sent = exchange(origin, connect_seconds=connect_seconds, seconds=SHORT_SECONDS if connect_seconds > 1 else 60.0)
         seen = await adapter.attempt(sent, owner.hooks)
-    await adapter.close()
     assert seen.nothing_left
     assert seen.phase is Phase.CONNECTING
     assert "deadline" in seen.summary
@@ -113,15 +113,14 @@ async def test_untrusted_certificate_is_proof_that_nothing_left(
 
 
 async def test_certificate_for_another_name_is_proof_that_nothing_left(
-    clock: CountingClock, owner: Owner, exchange: Exchanger, authority: Authority
+    make_adapter: AdapterMaker, owner: Owner, exchange: Exchanger, authority: Authority
 ) -> None:
     async def loopback(_host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
 
-    adapter = HttpAdapter(clock, lookup=loopback)
+    adapter = make_adapter(lookup=loopback)
     async with serving(answer, tls=authority.server) as peer:
         seen = await adapter.attempt(exchange(f"https://other.example:{peer.port}"), owner.hooks)
-    await adapter.close()
     assert seen.nothing_left
     assert not peer.heads
 
@@ -337,10 +336,10 @@ class Stage:
 
 @pytest.mark.parametrize("point", ["lookup", "tcp", "tls", "writing", "waiting", "on_head", "body"])
 async def test_cancelled_attempt_closes_its_socket_hard_and_says_so_upwards(
-    point: str, clock: CountingClock, exchange: Exchanger
+    point: str, make_adapter: AdapterMaker, exchange: Exchanger
 ) -> None:
     stage = Stage(point)
-    adapter = HttpAdapter(clock, lookup=stage.lookup)
+    adapter = make_adapter(lookup=stage.lookup)
     body = b"x" * (20 * 1024 * 1024) if point == "writing" else b"{}"
     async with serving(stage.serve) as peer:
         with full_backlog() as silent_port:
@@ -359,7 +358,6 @@ async def test_cancelled_attempt_closes_its_socket_hard_and_says_so_upwards(
         assert not adapter._flights
         assert all(sock.fileno() < 0 for sock in adapter._sockets._open.values())
         await peer.all_ended()
-    await adapter.close()
     assert point != "writing" or (not peer.requests and peer.late_bytes < len(body))
 
 
