@@ -220,9 +220,9 @@ class Cipher(Protocol):
 class Store(Protocol):
     """The one store of a gateway. Writing calls go through one writer; reading calls never wait for it.
 
-    Start-up: open the store, read `head()` and `tail()`, build the sealer from that head, start it, and `attach` it with
-    the frames that its start made. They and the new head are the first transaction. Until then every call that carries
-    records is refused as `Unavailable` (audit), before anything is written; calls without records are taken.
+    Start-up: open the store, read `head()` and `tail()`, build the sealer from that head, start it, and `attach` it
+    with the frames that its start made. They and the new head are the first transaction. Until then every call that
+    carries records is refused as `Unavailable` (audit), before anything is written; calls without records are taken.
     """
 
     async def head(self) -> bytes | None:

@@ -1,0 +1,108 @@
+"""What a batch is going to write, collected while it is ruled on and written only afterwards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.model.operation import Receipt
+from gateway.store.port import Cipher, PayloadKind, SealedFrame
+from gateway.store.records import Draft
+from gateway.store.view import Known
+
+
+def payload_context(operation_id: str, kind: PayloadKind) -> bytes:
+    """Binds a payload's ciphertext to its row: moved to another one it cannot be read."""
+    return f"payload/{operation_id}/{kind.value}".encode()
+
+
+def observation_context(operation_id: str) -> bytes:
+    """Binds an observation's ciphertext to its operation."""
+    return f"observation/{operation_id}".encode()
+
+
+@dataclass(slots=True)
+class Line:
+    """One record to seal: for which item, and in whose chain."""
+
+    item: int
+    draft: Draft
+    chain: Known | None
+
+
+@dataclass(slots=True)
+class Effects:
+    """Rows by kind of statement, records in the order of their items."""
+
+    item: int = 0
+    """The item that is being ruled on."""
+    lines: list[Line] = field(default_factory=list)
+    receipts: dict[int, Receipt] = field(default_factory=dict)
+    frames: list[SealedFrame] = field(default_factory=list)
+    seal: bool = False
+    heartbeat: bool = False
+    close: bool = False
+    operations: dict[bytes, Known] = field(default_factory=dict)
+    """Those with a new image or a longer chain."""
+    new_payloads: list[dict[str, Any]] = field(default_factory=list)
+    payloads: list[dict[str, Any]] = field(default_factory=list)
+    observations: list[dict[str, Any]] = field(default_factory=list)
+    definitions: dict[str, bytes] = field(default_factory=dict)
+    delivered: list[dict[str, Any]] = field(default_factory=list)
+    retired: list[Known] = field(default_factory=list)
+    meta: dict[str, bytes | None] = field(default_factory=dict)
+    keys: list[dict[str, Any]] = field(default_factory=list)
+    revoked: list[dict[str, Any]] = field(default_factory=list)
+    credentials: list[dict[str, Any]] = field(default_factory=list)
+    removed_credentials: list[dict[str, Any]] = field(default_factory=list)
+    pruned: list[tuple[str | None, int]] = field(default_factory=list)
+
+    def record(self, draft: Draft, chain: Known | None) -> None:
+        """A record of the item that is being ruled on; `chain` is its operation, where that is stored."""
+        self.lines.append(Line(self.item, draft, chain))
+        if chain is not None:
+            self.operations[chain.id] = chain
+
+    def image(self, known: Known) -> None:
+        """The operation has a new image."""
+        self.operations[known.id] = known
+
+    def payload(self, known: Known, kind: PayloadKind, body: bytes) -> None:
+        """Bytes beside an operation; a new operation has none yet, so nothing needs replacing."""
+        rows = self.new_payloads if known.stored_version is None else self.payloads
+        rows.append({"operation_id": known.id, "kind": kind, "body": body, "of": known.operation.id})
+
+    def encrypt(self, cipher: Cipher) -> None:
+        """Replace clear bodies by ciphertext: after the rulings, for winners only, and before anything is sealed."""
+        for row in (*self.new_payloads, *self.payloads):
+            row["body"] = cipher.encrypt(row["body"], payload_context(row["of"], row["kind"]))
+            row["kind"] = row["kind"].value
+        for row in self.observations:
+            row["body"] = cipher.encrypt(row["body"], observation_context(row["of"]))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to seal and nothing to write."""
+        return not (self.sealing or self.frames or self._rows())
+
+    @property
+    def sealing(self) -> bool:
+        """The sealer has something to do."""
+        return bool(self.lines or self.seal or self.heartbeat or self.close)
+
+    def _rows(self) -> Sequence[Sequence[Any] | Mapping[Any, Any]]:
+        every: tuple[Sequence[Any] | Mapping[Any, Any], ...] = (
+            self.operations,
+            self.new_payloads,
+            self.payloads,
+            self.observations,
+            self.definitions,
+            self.delivered,
+            self.retired,
+            self.meta,
+            self.keys,
+            self.revoked,
+            self.credentials,
+            self.removed_credentials,
+            self.pruned,
+        )
+        return [rows for rows in every if rows]

@@ -1,0 +1,331 @@
+"""What the writer takes: each item says what it must know, and rules on itself when its turn comes.
+
+Ruling reads and collects; it writes nothing. A new kind of write is one class here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Protocol
+
+from gateway.core.identity import Ruling, Verdict, decide
+from gateway.core.ids import parse_id
+from gateway.model.operation import FINAL, Operation, Receipt, State
+from gateway.model.problem import Code, ensure
+from gateway.store import statements
+from gateway.store.codec import short_hash
+from gateway.store.effects import Effects
+from gateway.store.port import Admission, Admitted, Change, Changed, SealedFrame, Sealer
+from gateway.store.records import Draft
+from gateway.store.view import Known, View, Wants
+
+Promise = Callable[[Receipt | None], Any]
+"""Makes the reply, given where the item's newest record lies."""
+
+HEAD: Final = "audit.head"
+"""Name under which the log's position is kept."""
+
+
+class Item(Protocol):
+    """One submission to the writer."""
+
+    @property
+    def drafts(self) -> Sequence[Draft]:
+        """Its audit records; without a log an item that has some is refused."""
+        ...
+
+    @property
+    def admits(self) -> bool:
+        """Whether it begins something new, which needs room to end."""
+        ...
+
+    def needs(self, wants: Wants) -> None:
+        """Say what must be loaded."""
+        ...
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        """Decide, and collect what is to be written."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    admits: ClassVar[bool] = False
+    drafts: tuple[Draft, ...] = field(default=(), kw_only=True)
+
+    def needs(self, wants: Wants) -> None:
+        for draft in self.drafts:
+            if draft.operation_id is not None:
+                wants.ids.add(parse_id(draft.operation_id))
+
+    def _record(self, view: View, effects: Effects) -> None:
+        for draft in self.drafts:
+            chain = None if draft.operation_id is None else view.get(parse_id(draft.operation_id))
+            effects.record(draft, chain)
+
+
+def _only(reply: Any) -> Promise:
+    return lambda _receipt: reply
+
+
+@dataclass(frozen=True, slots=True)
+class Admit(_Base):
+    """A new operation, if the identity rules let it be one."""
+
+    admits: ClassVar[bool] = True
+    admission: Admission
+
+    def needs(self, wants: Wants) -> None:
+        super(Admit, self).needs(wants)
+        operation = self.admission.operation
+        wants.digests.add(operation.definition)
+        wants.fingerprints.add(short_hash(operation.fingerprint))
+        if operation.key is not None:
+            wants.keys.add(short_hash(operation.key))
+        elif not self.admission.is_read:
+            wants.echoes.add(short_hash(operation.fingerprint))
+        if operation.conflict_key is not None:
+            wants.conflicts.add(short_hash(operation.conflict_key))
+        if operation.supersedes is not None:
+            wants.ids.add(parse_id(operation.supersedes))
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        operation = self.admission.operation
+        old = None
+        if operation.supersedes is not None:
+            old = view.get(parse_id(operation.supersedes))
+            if old is None or not _may_be_superseded(old.operation):
+                named = None if old is None else old.operation
+                return _only(Admitted(Verdict(Ruling.REFUSE, Code.WRONG_STATE, named)))
+        verdict = decide(
+            operation,
+            view.rivals(operation, besides=old),
+            repeat_window_ms=self.admission.repeat_window_ms,
+            is_read=self.admission.is_read,
+        )
+        if verdict.ruling is not Ruling.CREATE:
+            return _only(Admitted(verdict))
+        if old is not None:
+            view.change(old, replace(old.operation, superseded=True, version=old.version + 1))
+            effects.image(old)
+        known = view.create(parse_id(operation.id), operation)
+        effects.image(known)
+        effects.seal |= self.admission.seal_now
+        if operation.definition not in view.definitions:
+            effects.definitions[operation.definition] = self.admission.definition
+        for kind, body in self.admission.payloads.items():
+            effects.payload(known, kind, body)
+        self._record(view, effects)
+        return lambda receipt: Admitted(verdict, receipt)
+
+
+def _may_be_superseded(operation: Operation) -> bool:
+    return operation.state is State.UNRESOLVED and not operation.superseded
+
+
+@dataclass(frozen=True, slots=True)
+class Alter(_Base):
+    """A new image of a stored operation, if it still has the version that its maker saw."""
+
+    change: Change
+
+    def needs(self, wants: Wants) -> None:
+        super(Alter, self).needs(wants)
+        wants.ids.add(parse_id(self.change.operation.id))
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        image = self.change.operation
+        known = view.get(parse_id(image.id))
+        if known is None:
+            return _only(Changed(won=False))
+        if known.version != self.change.expect_version:
+            return _only(Changed(won=False, current=known.operation))
+        self._ensure_lawful(known, image)
+        view.change(known, image)
+        effects.image(known)
+        effects.seal |= self.change.seal_now
+        for kind, body in self.change.payloads.items():
+            effects.payload(known, kind, body)
+        self._record(view, effects)
+        return lambda receipt: Changed(won=True, receipt=receipt)
+
+    def _ensure_lawful(self, known: Known, image: Operation) -> None:
+        if known.stored_state is not None and known.stored_state in FINAL:
+            ensure(image.state.value == known.stored_state, "a final state is never left")
+
+
+@dataclass(frozen=True, slots=True)
+class Observe(_Base):
+    """Something seen of an operation, kept whatever has become of it."""
+
+    operation_id: str
+    body: bytes
+
+    def needs(self, wants: Wants) -> None:
+        super(Observe, self).needs(wants)
+        wants.ids.add(parse_id(self.operation_id))
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        known = view.get(parse_id(self.operation_id))
+        if known is None:
+            return _only(None)
+        effects.observations.append({"operation_id": known.id, "body": self.body, "of": self.operation_id})
+        self._record(view, effects)
+        return lambda receipt: receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver(_Base):
+    """The final document reached its caller."""
+
+    operation_id: str
+
+    def needs(self, wants: Wants) -> None:
+        wants.ids.add(parse_id(self.operation_id))
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        known = view.get(parse_id(self.operation_id))
+        if known is not None:
+            known.delivered = True
+            effects.delivered.append({"id_": known.id})
+        return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Note(_Base):
+    """Records that go with no other write."""
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        self._record(view, effects)
+        return lambda receipt: receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Seal(_Base):
+    """Sign what no signature covers yet, or say that nothing happened, or end the log."""
+
+    heartbeat: bool = False
+    close: bool = False
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        effects.heartbeat |= self.heartbeat
+        effects.close |= self.close
+        effects.seal |= not (self.heartbeat or self.close)
+        return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Attach(_Base):
+    """A log that was just started, with its first frames; the records of this very batch may follow them."""
+
+    sealer: Sealer
+    frames: tuple[SealedFrame, ...]
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        effects.frames.extend(self.frames)
+        return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class PutKey(_Base):
+    """A caller's or a person's key."""
+
+    row: Mapping[str, Any]
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        effects.keys.append(dict(self.row))
+        self._record(view, effects)
+        return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeKey(_Base):
+    """The end of a key; the first revocation stands."""
+
+    key_id: str
+    at_ms: int
+
+    def needs(self, wants: Wants) -> None:
+        super(RevokeKey, self).needs(wants)
+        wants.key_ids.add(self.key_id)
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        if self.key_id not in view.revocable:
+            return _only(reply=False)
+        view.revocable.discard(self.key_id)
+        effects.revoked.append({"key_id_": self.key_id, "revoked_ms": self.at_ms})
+        self._record(view, effects)
+        return _only(reply=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PutCredential(_Base):
+    """A vault entry, encrypted already."""
+
+    row: Mapping[str, Any]
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        effects.credentials.append(dict(self.row))
+        view.credentials.add(self.row["name"])
+        self._record(view, effects)
+        return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveCredential(_Base):
+    """The end of a vault entry."""
+
+    name: str
+
+    def needs(self, wants: Wants) -> None:
+        super(RemoveCredential, self).needs(wants)
+        wants.credentials.add(self.name)
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        if self.name not in view.credentials:
+            return _only(reply=False)
+        view.credentials.discard(self.name)
+        # A put of the same batch comes before the removal in the list of statements.
+        effects.removed_credentials.append({"name_": self.name})
+        self._record(view, effects)
+        return _only(reply=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PutMeta(_Base):
+    """A named value of the gateway's own; None removes it."""
+
+    name: str
+    value: bytes | None
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        effects.meta[self.name] = self.value
+        self._record(view, effects)
+        return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Prune(_Base):
+    """Frames that are safely in the segment files."""
+
+    origin: str | None
+    through_seq: int
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        effects.pruned.append((self.origin, self.through_seq))
+        return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Retire(_Base):
+    """Old final operations become tombstones."""
+
+    before_ms: int
+    limit: int
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        # A UUIDv7 begins with its time: what was final before that moment was created before it.
+        floor = max(self.before_ms, 0).to_bytes(6, "big") + bytes(10)
+        old = view.fetch(statements.RETIRABLE, {"before_id": floor, "before_ms": self.before_ms, "limit": self.limit})
+        fresh = [known for known in old if known not in effects.retired]
+        effects.retired.extend(fresh)
+        return _only(len(fresh))

@@ -1,0 +1,160 @@
+"""The reading half of a store: which statement answers what, and what its rows mean."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import Select, select
+
+from gateway.core.ids import parse_id
+from gateway.model.operation import Operation, Receipt
+from gateway.model.principal import PrincipalKind
+from gateway.store import statements
+from gateway.store.codec import OPERATION_COLUMNS, decode, short_hash
+from gateway.store.effects import observation_context, payload_context
+from gateway.store.items import HEAD
+from gateway.store.port import Cipher, Filter, Page, PayloadKind, StoredCredential, StoredKey, TailFrame
+from gateway.store.sql import Row, Statement
+from gateway.store.tables import operations
+from gateway.store.writer import COUNTS
+
+PAGE_MAX: Final = 500
+
+
+class Reads(ABC):
+    """Every reading call of the port, on top of one way to run a query."""
+
+    _cipher: Cipher
+
+    @abstractmethod
+    async def _fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
+        """All rows. Raises Unavailable, StoreUnknown."""
+
+    @abstractmethod
+    async def _decrypt(self, work: Callable[[bytes, bytes], bytes], body: bytes, context: bytes) -> bytes:
+        """Run `work`, elsewhere if the body is large."""
+
+    async def get(self, operation_id: str) -> Operation | None:
+        """One operation, None if there is none of that id."""
+        raw = _raw(operation_id)
+        if raw is None:
+            return None
+        return _first(await self._fetch(statements.GET, {"id": raw}))
+
+    async def by_key(self, caller: str, action: str, key: str) -> Operation | None:
+        """The operation that the caller gave this key to."""
+        names = {"caller": caller, "action": action, "key_hash": short_hash(key)}
+        return _first(await self._fetch(statements.BY_KEY, names))
+
+    async def receipt(self, operation_id: str) -> Receipt | None:
+        """Where the newest record of the operation lies."""
+        raw = _raw(operation_id)
+        rows = [] if raw is None else await self._fetch(statements.RECEIPT, {"id": raw})
+        for origin, seq, leaf in rows:
+            return Receipt(origin, seq, bytes(leaf).hex())
+        return None
+
+    async def list(self, wanted: Filter) -> Page:
+        """One page, newest first. A cursor that is none of ours raises ValueError."""
+        limit = max(1, min(wanted.limit, PAGE_MAX))
+        rows = await self._fetch(_listing(wanted, limit + 1), {})
+        more = len(rows) > limit
+        found = tuple(decode(row) for row in rows[:limit])
+        return Page(found, found[-1].id if more else None)
+
+    async def unsettled(self) -> Sequence[Operation]:
+        """Every operation not in a final state, oldest first."""
+        return [decode(row) for row in await self._fetch(statements.LIST_UNSETTLED, {})]
+
+    async def watched(self) -> Sequence[Operation]:
+        """Every unresolved operation, superseded or not, oldest first."""
+        return [decode(row) for row in await self._fetch(statements.LIST_WATCHED, {})]
+
+    async def observations(self, operation_id: str) -> Sequence[Mapping[str, Any]]:
+        """What was observed of the operation, in the order in which it was stored."""
+        raw = _raw(operation_id)
+        rows = [] if raw is None else await self._fetch(statements.OBSERVATIONS, {"id": raw})
+        context = observation_context(operation_id)
+        return [orjson.loads(await self._decrypt(self._cipher.decrypt, bytes(row[0]), context)) for row in rows]
+
+    async def payload(self, operation_id: str, kind: PayloadKind) -> bytes | None:
+        """Stored bytes beside the operation, in clear."""
+        raw = _raw(operation_id)
+        rows = [] if raw is None else await self._fetch(statements.PAYLOAD, {"id": raw, "kind": kind.value})
+        for (body,) in rows:
+            return await self._decrypt(self._cipher.decrypt, bytes(body), payload_context(operation_id, kind))
+        return None
+
+    async def definition(self, digest: str) -> bytes | None:
+        """Canonical JSON of a pinned definition."""
+        return _bytes(await self._fetch(statements.DEFINITION, {"digest": digest}))
+
+    async def counts(self) -> Mapping[str, int]:
+        """Operations per state; states without any may be missing."""
+        stored = await self.meta(COUNTS)
+        return {} if stored is None else orjson.loads(stored)
+
+    async def keys(self) -> Sequence[StoredKey]:
+        """Every key, oldest first, revoked ones included."""
+        found = []
+        for row in await self._fetch(statements.KEYS, {}):
+            key_id, secret, kind, *rest = row
+            found.append(StoredKey(key_id, bytes(secret), PrincipalKind(kind), *rest))
+        return found
+
+    async def credentials(self) -> Sequence[StoredCredential]:
+        """Every vault entry by name; ciphertext."""
+        rows = await self._fetch(statements.CREDENTIALS, {})
+        return [StoredCredential(row[0], bytes(row[1]), orjson.loads(row[2]), row[3]) for row in rows]
+
+    async def meta(self, name: str) -> bytes | None:
+        """A named value."""
+        return _bytes(await self._fetch(statements.META, {"name": name}))
+
+    async def head(self) -> bytes | None:
+        """The log's position as last stored."""
+        return await self.meta(HEAD)
+
+    async def tail(self, limit: int) -> Sequence[TailFrame]:
+        """Frames not yet pruned, oldest log first, in order of seq."""
+        rows = await self._fetch(statements.TAIL, {"limit": limit})
+        return [TailFrame(segment, seq, bytes(frame), origin) for segment, seq, frame, origin in rows]
+
+
+def _raw(operation_id: str) -> bytes | None:
+    """What is no operation id names no operation."""
+    try:
+        return parse_id(operation_id)
+    except ValueError:
+        return None
+
+
+def _first(rows: Sequence[Row]) -> Operation | None:
+    return decode(rows[0]) if rows else None
+
+
+def _bytes(rows: Sequence[Row]) -> bytes | None:
+    return bytes(rows[0][0]) if rows else None
+
+
+def _listing(wanted: Filter, limit: int) -> Statement:
+    column = operations.c
+    query: Select[Any] = select(*OPERATION_COLUMNS).order_by(column.id.desc())
+    equal = {
+        column.caller: wanted.caller,
+        column.key_hash: None if wanted.key is None else short_hash(wanted.key),
+        column.outcome: wanted.outcome,
+        column.action: wanted.action,
+        column.run: wanted.run,
+    }
+    for name, value in equal.items():
+        if value is not None:
+            query = query.where(name == value)
+    if wanted.states:
+        query = query.where(column.state.in_(wanted.states))
+    if wanted.since_ms is not None:
+        query = query.where(column.created_ms >= wanted.since_ms)
+    if wanted.cursor is not None:
+        query = query.where(column.id < parse_id(wanted.cursor))
+    return Statement(query.limit(limit))

@@ -1,0 +1,203 @@
+"""Every statement of the store; the writer, the readers and both twins share these."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    BindParameter,
+    Boolean,
+    Dialect,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.base import Executable
+
+from gateway.store.codec import OPERATION_COLUMNS
+from gateway.store.sql import Lookup, Statement
+from gateway.store.tables import (
+    ECHO,
+    RIVAL,
+    SETTLED,
+    UNSETTLED,
+    audit_tail,
+    credentials,
+    definitions,
+    keys,
+    meta,
+    observations,
+    operations,
+    origins,
+    payloads,
+    tombstones,
+)
+
+_op = operations.c
+
+
+def _operation(*where: Any) -> Select[Any]:
+    return select(*OPERATION_COLUMNS).where(*where)
+
+
+def _upsert(table: Table) -> Statement:
+    """Insert or replace. Both dialects spell it alike, but SQLAlchemy gives each a class of its own."""
+
+    def build(dialect: Dialect) -> Executable:
+        make = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
+        new = make(table)
+        names = [column.name for column in table.primary_key]
+        rest = {column.name: new.excluded[column.name] for column in table.c if column.name not in names}
+        return new.on_conflict_do_update(index_elements=names, set_=rest)
+
+    return Statement(build)
+
+
+# What the writer asks before it rules.
+
+BY_IDS: Final = Lookup(lambda names: _operation(_op.id.in_(names)))
+BY_KEYS: Final = Lookup(lambda names: _operation(_op.key_hash.in_(names)))
+LIVE_FINGERPRINTS: Final = Lookup(lambda names: _operation(_op.fingerprint_hash.in_(names), UNSETTLED, RIVAL))
+LIVE_CONFLICTS: Final = Lookup(lambda names: _operation(_op.conflict_hash.in_(names), UNSETTLED, RIVAL))
+TOMBSTONE_COLUMNS: Final = (
+    tombstones.c.key_hash,
+    tombstones.c.caller,
+    tombstones.c.action,
+    tombstones.c.id,
+    tombstones.c.fingerprint,
+    tombstones.c.outcome,
+)
+TOMBSTONES: Final = Lookup(lambda names: select(*TOMBSTONE_COLUMNS).where(tombstones.c.key_hash.in_(names)))
+
+
+def _echoes(names: Sequence[BindParameter[Any]]) -> Executable:
+    """The newest final operation per caller and fingerprint; the index alone finds which, however many there are."""
+    newest = (
+        select(_op.fingerprint_hash, _op.caller, func.max(_op.final_ms).label("final_ms"))
+        .where(_op.fingerprint_hash.in_(names), ECHO)
+        .group_by(_op.fingerprint_hash, _op.caller)
+        .subquery("newest")
+    )
+    same = and_(
+        _op.fingerprint_hash == newest.c.fingerprint_hash,
+        _op.caller == newest.c.caller,
+        _op.final_ms == newest.c.final_ms,
+    )
+    return select(*OPERATION_COLUMNS).select_from(newest).join(operations, same)
+
+
+ECHOES: Final = Lookup(_echoes)
+DEFINITION_DIGESTS: Final = Lookup(lambda names: select(definitions.c.digest).where(definitions.c.digest.in_(names)))
+REVOCABLE_KEYS: Final = Lookup(
+    lambda names: select(keys.c.key_id).where(keys.c.key_id.in_(names), keys.c.revoked_ms.is_(None))
+)
+CREDENTIAL_NAMES: Final = Lookup(lambda names: select(credentials.c.name).where(credentials.c.name.in_(names)))
+ORIGINS: Final = Statement(select(origins.c.number, origins.c.origin))
+RETIRABLE: Final = Statement(
+    select(*OPERATION_COLUMNS)
+    .where(_op.id < bindparam("before_id"), SETTLED, _op.final_ms < bindparam("before_ms"))
+    .order_by(_op.id)
+    .limit(bindparam("limit"))
+)
+
+# What the writer writes.
+
+_FIXED: Final = frozenset(
+    {
+        "id",
+        "caller",
+        "action",
+        "effect",
+        "definition",
+        "run",
+        "key_hash",
+        "fingerprint_hash",
+        "conflict_hash",
+        "created_ms",
+    }
+)
+"""Columns that never change after the insert; an update leaves them and their indexes alone."""
+
+INSERT_OPERATION: Final = Statement(insert(operations))
+UPDATE_OPERATION: Final = Statement(
+    update(operations)
+    .where(_op.id == bindparam("id_"), _op.version == bindparam("version_"))
+    .values(
+        {
+            column.name: bindparam(column.name)
+            for column in operations.c
+            if column.name not in _FIXED and column.name != "delivered"
+        }
+        # Once delivered, always delivered: the image may come from someone who has not heard of it.
+        | {"delivered": or_(_op.delivered, bindparam("delivered", type_=Boolean))}
+    )
+)
+UPDATE_CHAIN: Final = Statement(
+    update(operations)
+    .where(_op.id == bindparam("id_"))
+    .values({name: bindparam(name) for name in ("op_n", "op_prev", "last_seq", "origin")})
+)
+MARK_DELIVERED: Final = Statement(update(operations).where(_op.id == bindparam("id_")).values(delivered=true()))
+DELETE_OPERATION: Final = Statement(delete(operations).where(_op.id == bindparam("id_")))
+INSERT_PAYLOAD: Final = Statement(insert(payloads))
+UPSERT_PAYLOAD: Final = _upsert(payloads)
+DELETE_PAYLOADS: Final = Statement(delete(payloads).where(payloads.c.operation_id == bindparam("id_")))
+INSERT_OBSERVATION: Final = Statement(
+    insert(observations).values(operation_id=bindparam("operation_id"), body=bindparam("body"))
+)
+DELETE_OBSERVATIONS: Final = Statement(delete(observations).where(observations.c.operation_id == bindparam("id_")))
+INSERT_DEFINITION: Final = Statement(insert(definitions))
+INSERT_TOMBSTONE: Final = Statement(insert(tombstones))
+INSERT_FRAME: Final = Statement(insert(audit_tail))
+DELETE_FRAMES: Final = Statement(
+    delete(audit_tail).where(audit_tail.c.origin == bindparam("origin_"), audit_tail.c.seq <= bindparam("seq_"))
+)
+INSERT_ORIGIN: Final = Statement(insert(origins))
+UPSERT_META: Final = _upsert(meta)
+DELETE_META: Final = Statement(delete(meta).where(meta.c.name == bindparam("name_")))
+UPSERT_KEY: Final = _upsert(keys)
+REVOKE_KEY: Final = Statement(
+    update(keys).where(keys.c.key_id == bindparam("key_id_")).values(revoked_ms=bindparam("revoked_ms"))
+)
+UPSERT_CREDENTIAL: Final = _upsert(credentials)
+DELETE_CREDENTIAL: Final = Statement(delete(credentials).where(credentials.c.name == bindparam("name_")))
+
+# What readers ask.
+
+GET: Final = Statement(_operation(_op.id == bindparam("id")))
+BY_KEY: Final = Statement(
+    _operation(
+        _op.key_hash == bindparam("key_hash"), _op.caller == bindparam("caller"), _op.action == bindparam("action")
+    )
+)
+RECEIPT: Final = Statement(
+    select(origins.c.origin, _op.last_seq, _op.op_prev)
+    .join_from(operations, origins, _op.origin == origins.c.number)
+    .where(_op.id == bindparam("id"))
+)
+LIST_UNSETTLED: Final = Statement(_operation(UNSETTLED).order_by(_op.id))
+LIST_WATCHED: Final = Statement(_operation(UNSETTLED, _op.state == "unresolved").order_by(_op.id))
+OBSERVATIONS: Final = Statement(
+    select(observations.c.body).where(observations.c.operation_id == bindparam("id")).order_by(observations.c.number)
+)
+PAYLOAD: Final = Statement(
+    select(payloads.c.body).where(payloads.c.operation_id == bindparam("id"), payloads.c.kind == bindparam("kind"))
+)
+DEFINITION: Final = Statement(select(definitions.c.body).where(definitions.c.digest == bindparam("digest")))
+KEYS: Final = Statement(select(keys).order_by(keys.c.created_ms, keys.c.key_id))
+CREDENTIALS: Final = Statement(select(credentials).order_by(credentials.c.name))
+META: Final = Statement(select(meta.c.value).where(meta.c.name == bindparam("name")))
+TAIL: Final = Statement(
+    select(audit_tail.c.segment, audit_tail.c.seq, audit_tail.c.frame, origins.c.origin)
+    .join_from(audit_tail, origins, audit_tail.c.origin == origins.c.number)
+    .order_by(audit_tail.c.origin, audit_tail.c.seq)
+    .limit(bindparam("limit"))
+)

@@ -1,0 +1,204 @@
+"""What one batch sees: the stored operations it may touch or meet, and on top of them what its own items have changed.
+
+Rivals inside the same batch are found like those on disk, because every ruling updates what the next one sees.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gateway.core.identity import Rivals, Tombstone
+from gateway.core.ids import format_id
+from gateway.model.operation import FINAL, Executed, Operation
+from gateway.store import statements
+from gateway.store.codec import OPERATION_COLUMNS, chain_of, decode, short_hash
+from gateway.store.sql import Link, Row
+
+_VERSION_AT = [column.name for column in OPERATION_COLUMNS].index("version")
+_STATE_AT = [column.name for column in OPERATION_COLUMNS].index("state")
+
+
+class Known:
+    """One operation as the batch sees it. The row is decoded only if someone asks for the operation."""
+
+    __slots__ = (
+        "_image",
+        "_row",
+        "delivered",
+        "id",
+        "last_seq",
+        "op_n",
+        "op_prev",
+        "origin",
+        "stored_state",
+        "stored_version",
+        "touched",
+    )
+
+    def __init__(self, operation_id: bytes, row: Row | None, image: Operation | None) -> None:
+        self.id = operation_id
+        self._row = row
+        self._image = image
+        self.delivered = False
+        self.touched = row is None
+        """The image differs from what is stored."""
+        self.stored_version: int | None = None
+        """None: not stored yet."""
+        self.stored_state: str | None = None
+        self.op_n, self.op_prev, self.last_seq, self.origin = (0, None, None, None) if row is None else chain_of(row)
+        if row is not None:
+            self.stored_version = row[_VERSION_AT]
+            self.stored_state = row[_STATE_AT]
+
+    @property
+    def version(self) -> int:
+        """Of the newest image."""
+        if self._image is not None:
+            return self._image.version
+        return self._row[_VERSION_AT]  # type: ignore[index,no-any-return]  # without an image there is a row
+
+    @property
+    def operation(self) -> Operation:
+        """The newest image, with what is known of its delivery."""
+        if self._image is None:
+            self._image = decode(self._row)  # type: ignore[arg-type]  # without an image there is a row
+        if self.delivered and not self._image.delivered:
+            return replace(self._image, delivered=True)
+        return self._image
+
+    def become(self, image: Operation) -> None:
+        """Take a new image."""
+        self._image = image
+        self.touched = True
+
+
+@dataclass(slots=True)
+class Wants:
+    """What the items of a batch must know before they are ruled on."""
+
+    ids: set[bytes] = field(default_factory=set)
+    keys: set[bytes] = field(default_factory=set)
+    fingerprints: set[bytes] = field(default_factory=set)
+    conflicts: set[bytes] = field(default_factory=set)
+    echoes: set[bytes] = field(default_factory=set)
+    digests: set[str] = field(default_factory=set)
+    key_ids: set[str] = field(default_factory=set)
+    credentials: set[str] = field(default_factory=set)
+
+
+class View:
+    """Loaded once per batch, by one query per kind of want; kept true by the rulings."""
+
+    def __init__(self, link: Link, wants: Wants) -> None:
+        self._link = link
+        self._known: dict[bytes, Known] = {}
+        self._by_key: dict[tuple[bytes, str, str], Known | Tombstone] = {}
+        self._by_fingerprint: dict[tuple[str, str], Known] = {}
+        self._by_conflict: dict[str, Known] = {}
+        self._echoes: dict[tuple[str, str], Known] = {}
+        self._load(wants)
+        self.revocable = {row[0] for row in link.look_up(statements.REVOCABLE_KEYS, wants.key_ids)}
+        self.credentials = {row[0] for row in link.look_up(statements.CREDENTIAL_NAMES, wants.credentials)}
+        self.definitions = {row[0] for row in link.look_up(statements.DEFINITION_DIGESTS, wants.digests)}
+
+    def _load(self, wants: Wants) -> None:
+        link = self._link
+        self.adopt(link.look_up(statements.BY_IDS, wants.ids))
+        for known in self.adopt(link.look_up(statements.BY_KEYS, wants.keys)):
+            self._index_key(known)
+        for row in link.look_up(statements.TOMBSTONES, wants.keys):
+            key_hash, caller, action, operation_id, fingerprint, outcome = row
+            stone = Tombstone(format_id(bytes(operation_id)), fingerprint, outcome)
+            self._by_key[bytes(key_hash), caller, action] = stone
+        for known in self.adopt(link.look_up(statements.LIVE_FINGERPRINTS, wants.fingerprints)):
+            self._by_fingerprint[known.operation.caller, known.operation.fingerprint] = known
+        for known in self.adopt(link.look_up(statements.LIVE_CONFLICTS, wants.conflicts)):
+            self._by_conflict[known.operation.conflict_key or ""] = known
+        for known in self.adopt(link.look_up(statements.ECHOES, wants.echoes)):
+            self._index_echo(known)
+
+    def adopt(self, rows: Iterable[Row]) -> list[Known]:
+        """The operations of stored rows, each known once however often it was found."""
+        found = []
+        for row in rows:
+            operation_id = bytes(row[0])
+            known = self._known.get(operation_id)
+            if known is None:
+                known = self._known[operation_id] = Known(operation_id, row, None)
+            found.append(known)
+        return found
+
+    def get(self, operation_id: bytes) -> Known | None:
+        """An operation that was asked for by id, or created by this batch."""
+        return self._known.get(operation_id)
+
+    def fetch(self, statement: Any, values: dict[str, Any]) -> list[Known]:
+        """Operations found by a query of an item's own."""
+        return self.adopt(self._link.fetch(statement, values))
+
+    def everything(self) -> Iterable[Known]:
+        """All operations met so far."""
+        return self._known.values()
+
+    def rivals(self, candidate: Operation, *, besides: Known | None = None) -> Rivals:
+        """Earlier operations that this one may be a repeat of; `besides` is about to be superseded by it."""
+        names = candidate.caller, candidate.fingerprint
+        key = None
+        if candidate.key is not None:
+            key = self._by_key.get((short_hash(candidate.key), candidate.caller, candidate.action))
+        live = self._by_fingerprint.get(names)
+        conflict = None if candidate.conflict_key is None else self._by_conflict.get(candidate.conflict_key)
+        echo = self._echoes.get(names)
+        return Rivals(
+            same_key=key.operation if isinstance(key, Known) else key,
+            same_fingerprint=None if live is None or live is besides else live.operation,
+            same_conflict_key=None if conflict is None or conflict is besides else conflict.operation,
+            last_final=None if echo is None else echo.operation,
+        )
+
+    def create(self, operation_id: bytes, operation: Operation) -> Known:
+        """A new operation, which the items after it can meet."""
+        known = self._known[operation_id] = Known(operation_id, None, operation)
+        self._index_key(known)
+        self._index_live(known)
+        self._index_echo(known)
+        return known
+
+    def change(self, known: Known, image: Operation) -> None:
+        """A new image, with its consequences for the rulings to come."""
+        known.become(image)
+        self._index_live(known)
+        self._index_echo(known)
+
+    def _index_key(self, known: Known) -> None:
+        operation = known.operation
+        if operation.key is not None:
+            self._by_key[short_hash(operation.key), operation.caller, operation.action] = known
+
+    def _index_live(self, known: Known) -> None:
+        operation = known.operation
+        names = operation.caller, operation.fingerprint
+        if operation.state in FINAL or operation.superseded:
+            if self._by_fingerprint.get(names) is known:
+                del self._by_fingerprint[names]
+            if operation.conflict_key is not None and self._by_conflict.get(operation.conflict_key) is known:
+                del self._by_conflict[operation.conflict_key]
+            return
+        self._by_fingerprint[names] = known
+        if operation.conflict_key is not None:
+            self._by_conflict[operation.conflict_key] = known
+
+    def _index_echo(self, known: Known) -> None:
+        """Mirrors the index predicate `ECHO`, for images that are not stored yet."""
+        operation = known.operation
+        if (
+            operation.final_ms is None
+            or operation.executed is Executed.NO
+            or operation.effect == "read"
+            or operation.superseded
+        ):
+            return
+        names = operation.caller, operation.fingerprint
+        other = self._echoes.get(names)
+        if other is None or (other.operation.final_ms or 0) <= operation.final_ms:
+            self._echoes[names] = known

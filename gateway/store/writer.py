@@ -1,0 +1,288 @@
+"""One batch, one transaction: rule on every item, seal the winners' records, write, commit, reply.
+
+The order is the point. First every compare-and-set and every admission is ruled on, reading only. Then the records of
+the winners are sealed, and only theirs: the log never tells of a change that did not happen. Then everything is written
+and committed at once. A failure before the sealer was used changes nothing and is reported as `Unavailable`; after any
+later one nobody knows what is on disk, so the writer is finished.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import orjson
+
+from gateway.model.operation import Receipt
+from gateway.model.problem import BrokenInvariantError, ensure
+from gateway.store import points, statements
+from gateway.store.codec import encode, outcome_of, short_hash
+from gateway.store.effects import Effects
+from gateway.store.items import HEAD, Attach, Item, Promise
+from gateway.store.points import Points
+from gateway.store.port import Cipher, Sealer, StoreUnknown, Unavailable
+from gateway.store.records import complete
+from gateway.store.sql import Link
+from gateway.store.view import Known, View, Wants
+
+BATCH_MAX: Final = 256
+"""Items per transaction: a larger one makes everybody in it wait longer than the sync it saves."""
+
+COUNTS: Final = "store.counts"
+"""Name under which the number of operations per state is kept: counting a million rows takes too long."""
+
+NO_LOG: Final = "The audit log is not open; nothing was changed."
+
+
+class Writer:
+    """Owns the writing connection and the sealer. One thread uses it."""
+
+    def __init__(
+        self,
+        link: Link,
+        cipher: Cipher,
+        *,
+        wall_ms: Callable[[], int],
+        room: Callable[[Sequence[Item]], str | None],
+        listener: Points,
+    ) -> None:
+        """`room` says why nothing new may be admitted just now, or None; it is asked before each batch."""
+        self._link = link
+        self._cipher = cipher
+        self._wall_ms = wall_ms
+        self._room = room
+        self._hit = listener.hit
+        self._sealer: Sealer | None = None
+        self._origins: dict[str, int] = {row[1]: row[0] for row in link.fetch(statements.ORIGINS)}
+        self._counts = self._load_counts()
+        self._definitions: set[str] = set()
+        """Digests known to be stored; there is one per version of an action."""
+        self._touched = False
+
+    @property
+    def sealer(self) -> Sealer | None:
+        """The attached log."""
+        return self._sealer
+
+    def run(self, items: Sequence[Item]) -> list[Any]:
+        """Apply a batch; one reply per item, an exception where that item alone was refused.
+
+        Raises Unavailable: nothing was written, nothing was sealed, the writer lives. StoreUnknown: it is finished.
+        """
+        self._touched = False
+        try:
+            return self._run(items)
+        except Exception as error:
+            if self._touched or isinstance(error, BrokenInvariantError):
+                raise StoreUnknown(f"a transaction failed: {_said(error)}") from error
+            self._undo(error)
+            raise Unavailable(f"The store could not take it ({_said(error)}); nothing was changed.") from error
+
+    def _undo(self, error: Exception) -> None:
+        try:
+            self._link.rollback()
+        except Exception as again:  # noqa: BLE001 - whatever it is, the fate of the transaction is unknown
+            raise StoreUnknown(f"a transaction could be neither made nor undone: {_said(again)}") from error
+
+    def _run(self, items: Sequence[Item]) -> list[Any]:
+        before = self._sealer
+        try:
+            self._attach(items)
+            return self._apply(items)
+        except BaseException:
+            self._sealer = before
+            raise
+
+    def _attach(self, items: Sequence[Item]) -> None:
+        for item in items:
+            if isinstance(item, Attach):
+                ensure(self._sealer is None, "a store has one log")
+                self._sealer = item.sealer
+
+    def _apply(self, items: Sequence[Item]) -> list[Any]:
+        no_room = self._room(items)
+        self._hit(points.BEGIN)
+        self._link.begin()
+        effects = Effects()
+        promises, refusals = self._rule(items, effects, no_room)
+        effects.encrypt(self._cipher)
+        rows = {known.id: encode(known.operation) for known in effects.operations.values() if known.touched}
+        self._hit(points.RULED)
+        if effects.empty:
+            self._link.rollback()
+        else:
+            self._touched = True
+            self._seal(effects)
+            self._hit(points.SEALED)
+            counts = self._write(effects, rows)
+            self._hit(points.WRITTEN)
+            self._link.commit()
+            self._counts = counts
+            self._definitions.update(effects.definitions)
+            self._hit(points.COMMITTED)
+        replies = [
+            refusals[at] if promise is None else promise(effects.receipts.get(at))
+            for at, promise in enumerate(promises)
+        ]
+        self._hit(points.REPLYING)
+        return replies
+
+    def _rule(
+        self, items: Sequence[Item], effects: Effects, no_room: str | None
+    ) -> tuple[list[Promise | None], dict[int, Unavailable]]:
+        refusals: dict[int, Unavailable] = {}
+        wants = Wants()
+        for at, item in enumerate(items):
+            if item.drafts and self._sealer is None:
+                refusals[at] = Unavailable(NO_LOG, audit=True)
+            elif no_room is not None and item.admits:
+                refusals[at] = Unavailable(no_room, audit=True)
+            else:
+                item.needs(wants)
+        wants.digests -= self._definitions
+        view = View(self._link, wants)
+        view.definitions |= self._definitions
+        promises: list[Promise | None] = []
+        for at, item in enumerate(items):
+            effects.item = at
+            promises.append(None if at in refusals else item.rule(view, effects))
+        self._definitions |= view.definitions
+        return promises, refusals
+
+    def _seal(self, effects: Effects) -> None:
+        sealer = self._sealer
+        if sealer is None:
+            return
+        now = self._wall_ms()
+        origin = sealer.origin
+        number = self._origin_number(origin)
+        for line in effects.lines:
+            chain = line.chain
+            frames = sealer.record(
+                complete(line.draft, None if chain is None else chain.op_n, None if chain is None else chain.op_prev),
+                now,
+            )
+            effects.frames.extend(frames)
+            frame = frames[-1]
+            if chain is not None:
+                chain.op_n += 1
+                chain.op_prev, chain.last_seq, chain.origin = frame.leaf, frame.seq, number
+            effects.receipts[line.item] = Receipt(origin, frame.seq, frame.leaf.hex())
+        if effects.heartbeat:
+            effects.frames.extend(sealer.heartbeat(now))
+        if effects.seal:
+            effects.frames.extend(sealer.seal(now))
+        if effects.close:
+            effects.frames.extend(sealer.close(now))
+
+    def _write(self, effects: Effects, rows: dict[bytes, dict[str, Any]]) -> dict[str, int]:
+        run = self._link.run
+        new, changed, longer = self._by_statement(effects, rows)
+        # Changes first: they free the names that new operations may take.
+        ensure(
+            run(statements.UPDATE_OPERATION, changed) == len(changed), "every change meets the version it was ruled on"
+        )
+        run(statements.UPDATE_CHAIN, longer)
+        run(statements.INSERT_OPERATION, new)
+        run(statements.INSERT_PAYLOAD, effects.new_payloads)
+        run(statements.UPSERT_PAYLOAD, effects.payloads)
+        run(statements.INSERT_OBSERVATION, effects.observations)
+        run(
+            statements.INSERT_DEFINITION,
+            [{"digest": digest, "body": body} for digest, body in effects.definitions.items()],
+        )
+        run(statements.MARK_DELIVERED, effects.delivered)
+        run(statements.UPSERT_KEY, effects.keys)
+        run(statements.REVOKE_KEY, effects.revoked)
+        run(statements.UPSERT_CREDENTIAL, effects.credentials)
+        run(statements.DELETE_CREDENTIAL, effects.removed_credentials)
+        self._retire(effects.retired)
+        self._write_log(effects)
+        counts = self._counted(effects)
+        meta = dict(effects.meta)
+        if counts != self._counts:
+            meta[COUNTS] = orjson.dumps(counts)
+        if effects.frames and self._sealer is not None:
+            meta[HEAD] = self._sealer.head.to_bytes()
+        run(
+            statements.UPSERT_META,
+            [{"name": name, "value": value} for name, value in meta.items() if value is not None],
+        )
+        run(statements.DELETE_META, [{"name_": name} for name, value in meta.items() if value is None])
+        return counts
+
+    def _by_statement(
+        self, effects: Effects, rows: dict[bytes, dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+        new, changed, longer = [], [], []
+        for known in effects.operations.values():
+            row = rows.get(known.id, {})
+            row |= {"op_n": known.op_n, "op_prev": known.op_prev, "last_seq": known.last_seq, "origin": known.origin}
+            if known.stored_version is None:
+                new.append(row)
+            elif known.touched:
+                changed.append(row | {"id_": known.id, "version_": known.stored_version})
+            else:
+                longer.append(row | {"id_": known.id})
+        return new, changed, longer
+
+    def _retire(self, retired: Sequence[Known]) -> None:
+        run = self._link.run
+        names = [{"id_": known.id} for known in retired]
+        run(statements.INSERT_TOMBSTONE, [_tombstone(known) for known in retired])
+        run(statements.DELETE_PAYLOADS, names)
+        run(statements.DELETE_OBSERVATIONS, names)
+        run(statements.DELETE_OPERATION, names)
+
+    def _origin_number(self, origin: str) -> int:
+        """Rows name the log by a small number; a log that is new here gets the next."""
+        return self._origins.get(origin) or max(self._origins.values(), default=0) + 1
+
+    def _write_log(self, effects: Effects) -> None:
+        if effects.frames and self._sealer is not None:
+            origin = self._sealer.origin
+            number = self._origin_number(origin)
+            if origin not in self._origins:
+                self._link.run(statements.INSERT_ORIGIN, [{"number": number, "origin": origin}])
+                # No need to wait for the commit: if it fails, this writer writes nothing more.
+                self._origins[origin] = number
+            self._link.run(
+                statements.INSERT_FRAME,
+                [
+                    {"origin": number, "seq": frame.seq, "segment": frame.segment, "frame": frame.data}
+                    for frame in effects.frames
+                ],
+            )
+        for named, seq in effects.pruned:
+            number = max(self._origins.values(), default=0) if named is None else self._origins.get(named, 0)
+            self._link.run(statements.DELETE_FRAMES, [{"origin_": number, "seq_": seq}])
+
+    def _counted(self, effects: Effects) -> dict[str, int]:
+        counts = dict(self._counts)
+        for known in effects.operations.values():
+            if known.stored_state is not None:
+                counts[known.stored_state] -= 1
+            state = known.operation.state.value
+            counts[state] = counts.get(state, 0) + 1
+        for known in effects.retired:
+            counts[known.operation.state.value] -= 1
+        return counts
+
+    def _load_counts(self) -> dict[str, int]:
+        rows = self._link.fetch(statements.META, {"name": COUNTS})
+        return dict(orjson.loads(rows[0][0])) if rows else {}
+
+
+def _said(error: BaseException) -> str:
+    """What kind of failure it was. The text is left out: a driver's message may quote values."""
+    return getattr(error, "sqlite_errorname", None) or type(error).__name__
+
+
+def _tombstone(known: Known) -> dict[str, Any]:
+    operation = known.operation
+    return {
+        "id": known.id,
+        "caller": operation.caller,
+        "action": operation.action,
+        "key_hash": None if operation.key is None else short_hash(operation.key),
+        "fingerprint": operation.fingerprint,
+        "outcome": outcome_of(operation),
+    }
