@@ -11,13 +11,13 @@ from adapters.contract import Framing, Head, Hooks, Phase
 from adapters.http.body import RAW_CAP_BYTES, BodySink
 from adapters.http.client import HttpAdapter
 from tests.unit.adapters.conftest import Exchanger, Owner
-from tests.unit.adapters.raw_server import Conversation, serving
+from tests.unit.adapters.raw_server import Behaviour, Conversation, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
 MIB = 1024 * 1024
 
 
-def answering(head: bytes, body: bytes = b"", *, times: int = 1):  # type: ignore[no-untyped-def]  # a behaviour
+def answering(head: bytes, body: bytes = b"", *, times: int = 1) -> Behaviour:
     async def behave(conversation: Conversation) -> None:
         await conversation.read_request()
         await conversation.send(head)
