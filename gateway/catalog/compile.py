@@ -6,21 +6,9 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from gateway.catalog.schema import (
-    AcceptedForm,
-    ActionForm,
-    BindForm,
-    FenceForm,
-    IdentifyForm,
-    PredicateForm,
-    RateLimitForm,
-    ReconcileForm,
-    RequestForm,
-    RuleForm,
-    ServiceForm,
-    SettleForm,
-    SourceForm,
-)
+from gateway.catalog.schema import ActionForm, BindForm, ServiceForm
+from gateway.catalog.schema_answers import AcceptedForm, PredicateForm, RateLimitForm, RuleForm, SourceForm
+from gateway.catalog.schema_lookup import FenceForm, IdentifyForm, ReconcileForm, RequestForm, SettleForm
 from gateway.catalog.values import seconds, status_ranges
 from gateway.core.strictjson import Json, canonical
 from gateway.model.action import (

@@ -3,14 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.catalog.schema import (
-    ActionForm,
-    FenceForm,
-    IdentifyForm,
-    PredicateForm,
-    RequestForm,
-    SourceForm,
-)
+from gateway.catalog.schema import ActionForm
+from gateway.catalog.schema_answers import PredicateForm, SourceForm
+from gateway.catalog.schema_lookup import FenceForm, IdentifyForm, RequestForm
 from gateway.catalog.yamltext import Path
 from gateway.core.strictjson import Json
 from gateway.model.action import Action

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Final
 
-from gateway.catalog import rules_form, rules_promise
+from gateway.catalog import rules_form, rules_promise, rules_request
 from gateway.catalog.compile import compile_definition, definition_of
 from gateway.catalog.finding import Finding, Subject
 from gateway.catalog.load import Entry, FormT, Loaded, load, read_folder
@@ -18,8 +18,8 @@ Rule = Callable[[Subject], Iterator[Finding]]
 
 RULES: Final[tuple[Rule, ...]] = (
     rules_form.schema_rules,
-    rules_form.request_rules,
-    rules_form.slot_rules,
+    rules_request.request_rules,
+    rules_request.slot_rules,
     rules_form.value_rules,
     rules_form.expression_rules,
     rules_form.output_rules,
@@ -49,7 +49,7 @@ def check(files: Mapping[str, bytes]) -> Checked:
     loaded = load(files)
     mistakes = list(loaded.mistakes)
     for service in loaded.services.values():
-        mistakes += _at(service, rules_form.service_rules(service.form))
+        mistakes += _at(service, rules_request.service_rules(service.form))
     definitions: list[bytes] = []
     for name, entry in loaded.actions.items():
         service_entry = loaded.services.get(entry.form.service)

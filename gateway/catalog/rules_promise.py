@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 
 from gateway.catalog.finding import Finding, Subject
-from gateway.catalog.schema import BindForm, IdentifyForm, RuleForm
+from gateway.catalog.schema import BindForm
+from gateway.catalog.schema_answers import RuleForm
+from gateway.catalog.schema_lookup import IdentifyForm
 from gateway.catalog.yamltext import Path
 from gateway.core.ids import format_id, outward
 from gateway.core.placeholders import RESERVED, names_in

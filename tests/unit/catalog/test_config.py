@@ -48,7 +48,7 @@ def test_what_is_written_is_what_holds() -> None:
         """
 server: {host: 0.0.0.0, port: 9000, drain_seconds: 5}
 data_folder: /var/lib/gw
-audit: {origin: gw.example/audit/one, recipients: [k1, k2], anchors: [../anchor, /mnt/anchor]}
+audit: {origin: gw.example/audit/one, recipients: [k1, k2], anchors: [../anchor, /media/anchor]}
 callers: [{name: "report-*", writes: false}]
 access:
   - {name: one, caller: a, action: "x.*", effect: read, decision: allow}
@@ -61,7 +61,7 @@ recovery: {backoff_first_seconds: 0.5}
     assert (settings.server.host, settings.server.port, settings.server.drain_seconds) == ("0.0.0.0", 9000, 5.0)
     assert settings.data_folder == "/var/lib/gw"
     assert settings.audit.recipients == ("k1", "k2")
-    assert settings.audit.anchors == ("/srv/gw/../anchor", "/mnt/anchor")
+    assert settings.audit.anchors == ("/srv/gw/../anchor", "/media/anchor")
     assert settings.callers == (CallerSettings("report-*", writes=False),)
     assert settings.access == (
         AccessRule("allow", "one", "a", "x.*", "read"),
