@@ -127,6 +127,11 @@ class Sealer:
         return self._position.head()
 
     @property
+    def origin(self) -> str:
+        """Name of the log."""
+        return self._origin
+
+    @property
     def unsealed(self) -> int:
         """How many entries no seal covers yet."""
         return self._position.size - self._position.sealed_size
