@@ -75,7 +75,7 @@ class RuleForm(PredicateForm):
 
 
 class RejectedForm(Form):
-    """Answers that are definite refusals, in place of the built-in list."""
+    """Answers that are definite refusals, beside those of the built-in list."""
 
     first_attempt: Tests | None = None
     """Definite on a first and only attempt."""

@@ -125,7 +125,8 @@ def as_text(name: str, value: Json) -> str:
     """A value inside a longer text: strings as they are, whole numbers and booleans as JSON writes them."""
     if isinstance(value, str):
         return value
-    if isinstance(value, bool | int):
+    if isinstance(value, bool | int) or (isinstance(value, float) and value.is_integer()):
+        # 4.0 is a whole number to JSON Schema, and the same number as 4 to the fingerprint.
         return canonical(value).decode()
     raise refuse(name, "Only a string, a whole number or a boolean fits into a text.", "Give a plain string.")
 

@@ -50,7 +50,9 @@ def test_absent_arguments_drop_members_items_and_texts() -> None:
     assert render_value("{a}", {}) is ABSENT
 
 
-@pytest.mark.parametrize(("value", "text"), [("s", "v-s"), (3, "v-3"), (True, "v-true"), (False, "v-false")])
+@pytest.mark.parametrize(
+    ("value", "text"), [("s", "v-s"), (3, "v-3"), (4.0, "v-4"), (True, "v-true"), (False, "v-false")]
+)
 def test_plain_values_fit_into_texts(value: Json, text: str) -> None:
     assert render_value("v-{a}", {"a": value}) == text
 
