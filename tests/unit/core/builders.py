@@ -156,11 +156,9 @@ def answer(status: int, body: bytes = b"", *headers: tuple[str, str], **changes:
     )
 
 
-def probed(
-    finding: Finding, at: Now, *, executed: Executed | None = None, contradiction: bool = False, wait: float | None = None
-) -> Probed:
+def probed(finding: Finding, at: Now, *, executed: Executed | None = None, contradiction: bool = False) -> Probed:
     """A look that began at `at`."""
-    sighting = Sighting(finding, f"look: {finding.value}", executed, wait, contradiction)
+    sighting = Sighting(finding, f"look: {finding.value}", executed, contradiction=contradiction)
     return Probed(sighting, at.wall_ms, at.boot_ms)
 
 

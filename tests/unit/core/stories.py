@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from gateway.core.events import (
     Attested,
@@ -120,7 +121,7 @@ def _watched_by_handle() -> Story:
     return _poll(accepted(), Finding.INCONCLUSIVE, after=MANY)
 
 
-ON_ABSENCE = {"reconcile": SETTLE, "resend": Resend.ON_ABSENCE}
+ON_ABSENCE: dict[str, Any] = {"reconcile": SETTLE, "resend": Resend.ON_ABSENCE}
 BUSY = statuses(429)
 
 STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
@@ -153,9 +154,7 @@ STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
     ("accepted", "head", "accepted"): lambda: accepted_while_first_is_lost().tell(HeadSeen(1, HANDLE, None)),
     ("in_doubt", "head", "in_doubt"): lambda: lost_lease(followed()).tell(HeadSeen(1, HANDLE, None)),
     ("unresolved", "head", "unresolved"): lambda: lost_lease(plain()).tell(HeadSeen(1, None, "thing-7")),
-    ("in_doubt", "follow", "accepted"): lambda: lost_lease(followed()).tell(
-        HeadSeen(1, HANDLE, None), Followed()
-    ),
+    ("in_doubt", "follow", "accepted"): lambda: lost_lease(followed()).tell(HeadSeen(1, HANDLE, None), Followed()),
     ("accepted", "polled", "succeeded"): lambda: _poll(accepted(), Finding.EXECUTED_OK),
     ("accepted", "polled", "failed"): lambda: _poll(accepted(), Finding.EXECUTED_FAILED),
     ("accepted", "handle_lost", "in_doubt"): lambda: _poll(accepted(), Finding.ABSENT),
@@ -208,8 +207,8 @@ STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
     ("in_doubt", "late", "succeeded"): lambda: lost_lease(looked_up()).observe(answer(201)),
     ("unresolved", "late", "succeeded"): lambda: lost_lease(plain()).observe(answer(201)),
     ("unresolved", "late", "failed"): lambda: lost_lease(plain()).observe(UNSENT),
-    ("succeeded", "late", "succeeded"): lambda: looked_up().in_doubt().look(Finding.EXECUTED_OK).look(
-        Finding.EXECUTED_OK
+    ("succeeded", "late", "succeeded"): lambda: (
+        looked_up().in_doubt().look(Finding.EXECUTED_OK).look(Finding.EXECUTED_OK)
     ),
     ("failed", "late", "failed"): lambda: lost_lease(plain()).tell(ATTEST_ERROR).observe(answer(201)),
     ("cancelled", "late", "cancelled"): lambda: looked_up().tell(Cancelled("agent")).look(Finding.EXECUTED_OK),

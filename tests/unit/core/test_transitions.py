@@ -1,7 +1,6 @@
 """Every arrow of the table is reached by a story, every other pair of state and event is refused."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -34,7 +33,7 @@ TABLE = [(arrow.source.value, arrow.event, arrow.target.value) for arrow in ARRO
 
 
 @pytest.fixture
-def moves(monkeypatch: pytest.MonkeyPatch) -> Iterator[Moves]:
+def moves(monkeypatch: pytest.MonkeyPatch) -> Moves:
     """Every arrow that is taken while the test runs."""
     taken: Moves = []
 
@@ -45,7 +44,7 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> Iterator[Moves]:
         return allowed
 
     monkeypatch.setattr(draft, "permitted", recorded)
-    yield taken
+    return taken
 
 
 def test_every_arrow_has_a_story_and_every_story_its_arrow() -> None:
