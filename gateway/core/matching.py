@@ -1,6 +1,7 @@
 """Does an answer match? Predicates over status, headers and JSON body, with JSON's own idea of equality."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,7 +50,7 @@ def answer_of(observation: Observation) -> Answer:
         and not observation.body_cut
         and observation.framing not in {None, Framing.UNTIL_CLOSE}
     )
-    body = _read_body(observation.body) if whole else MISSING
+    body = read_body(observation.body) if whole else MISSING
     return Answer(observation.status, observation.headers, body)
 
 
@@ -79,6 +80,20 @@ def read_path(expression: str, body: Json) -> Json:
     """What a JMESPath finds in a body; None where it finds nothing, cannot be evaluated, or there is no body."""
     found = _search(expression, body)
     return None if found is MISSING else found
+
+
+def read_body(data: bytes) -> Json:
+    """A service's body, read as leniently as is safe: what two readers could understand differently is `MISSING`."""
+    if nesting(data, DEPTH_MAX * 2) > DEPTH_MAX * 2:
+        return MISSING
+    try:
+        value = json.loads(
+            data.decode("utf-8-sig"), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_not_json
+        )
+    except ValueError:
+        return MISSING
+    # Half a surrogate pair could be neither stored nor shown later.
+    return MISSING if b"\\u" in data and has_surrogate(value) else value
 
 
 @lru_cache(maxsize=4096)
@@ -134,23 +149,18 @@ def _search(expression: str, body: Json) -> Json:
         return MISSING
 
 
-def _read_body(data: bytes) -> Json:
-    """A service's body, read as leniently as is safe: what two readers could understand differently is `MISSING`."""
-    if nesting(data, DEPTH_MAX * 2) > DEPTH_MAX * 2:
-        return MISSING
-    try:
-        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_not_json)
-    except ValueError:
-        return MISSING
-    # Half a surrogate pair could be neither stored nor shown later.
-    return MISSING if b"\\u" in data and has_surrogate(value) else value
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("duplicate name")
     return result
+
+
+def _finite(literal: str) -> float:
+    value = float(literal)
+    if not math.isfinite(value):
+        raise ValueError("beyond every float")
+    return value
 
 
 def _not_json(_literal: str) -> NoReturn:

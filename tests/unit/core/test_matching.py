@@ -89,6 +89,8 @@ def test_no_status_matches_no_range() -> None:
         b"1 2",
         b"[" * 100_000,
         b"9" * 9000,
+        b"[1e999]",
+        b"-1E400",
     ],
 )
 def test_unreadable_bodies_are_missing(body: bytes) -> None:
