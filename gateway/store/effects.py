@@ -27,6 +27,8 @@ class Line:
     item: int
     draft: Draft
     chain: Known | None
+    answers: bool
+    """Its place in the log is the item's receipt."""
 
 
 @dataclass(slots=True)
@@ -50,15 +52,14 @@ class Effects:
     delivered: list[dict[str, Any]] = field(default_factory=list)
     retired: list[Known] = field(default_factory=list)
     meta: dict[str, bytes | None] = field(default_factory=dict)
-    keys: list[dict[str, Any]] = field(default_factory=list)
-    revoked: list[dict[str, Any]] = field(default_factory=list)
-    credentials: list[dict[str, Any]] = field(default_factory=list)
-    removed_credentials: list[dict[str, Any]] = field(default_factory=list)
+    keys: dict[str, dict[str, Any]] = field(default_factory=dict)
+    revoked: dict[str, int] = field(default_factory=dict)
+    credentials: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     pruned: list[tuple[str | None, int]] = field(default_factory=list)
 
-    def record(self, draft: Draft, chain: Known | None) -> None:
+    def record(self, draft: Draft, chain: Known | None, *, answers: bool) -> None:
         """A record of the item that is being ruled on; `chain` is its operation, where that is stored."""
-        self.lines.append(Line(self.item, draft, chain))
+        self.lines.append(Line(self.item, draft, chain, answers))
         if chain is not None:
             self.operations[chain.id] = chain
 
@@ -102,7 +103,6 @@ class Effects:
             self.keys,
             self.revoked,
             self.credentials,
-            self.removed_credentials,
             self.pruned,
         )
         return [rows for rows in every if rows]

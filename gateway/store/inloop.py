@@ -41,13 +41,12 @@ class Medium:
             self._memory.deserialize(_empty_database())
         return self._memory
 
-    def drop(self, driver: sqlite3.Connection) -> None:
+    def drop(self, driver: sqlite3.Connection, writer: Writer) -> None:
         """End a connection as a dying process does: nothing is finished, what was not committed is gone."""
-        if driver is self._memory:
-            if driver.in_transaction:
-                driver.rollback()
-        else:
-            driver.close()
+        if driver is not self._memory:
+            writer.close()
+        elif driver.in_transaction:
+            driver.rollback()
 
 
 @cache
@@ -101,7 +100,7 @@ class InLoopStore(Reads, Writes):
     def crash(self) -> None:
         """Die: drop the connection with whatever was not committed. The medium can be opened again."""
         self._crashed = True
-        self._medium.drop(self._driver)
+        self._medium.drop(self._driver, self._writer)
 
     async def close(self) -> None:
         """Finish what was submitted, close the log, let go of the medium."""
@@ -110,7 +109,7 @@ class InLoopStore(Reads, Writes):
         if self._failed is None:
             await self._submit(Note() if self._writer.sealer is None else Seal(close=True))
         self._closed = True
-        self._medium.drop(self._driver)
+        self._medium.drop(self._driver, self._writer)
 
     async def _submit(self, item: Item) -> Any:
         await self._check()
@@ -123,6 +122,7 @@ class InLoopStore(Reads, Writes):
         return await reply
 
     def _ride(self, item: Item) -> None:
+        self._refuse()
         self._riders.append(item)
 
     async def _fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
@@ -136,6 +136,9 @@ class InLoopStore(Reads, Writes):
     async def _check(self) -> None:
         if self._crashed:
             await asyncio.get_running_loop().create_future()
+        self._refuse()
+
+    def _refuse(self) -> None:
         if self._failed is not None:
             raise StoreUnknown(self._failed)
         if self._closed:

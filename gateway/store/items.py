@@ -57,10 +57,11 @@ class _Base:
             if draft.operation_id is not None:
                 wants.ids.add(parse_id(draft.operation_id))
 
-    def _record(self, view: View, effects: Effects) -> None:
+    def _record(self, view: View, effects: Effects, own: str | None = None) -> None:
+        """The item's records; the receipt tells of the last one of operation `own`, or the last of all."""
         for draft in self.drafts:
             chain = None if draft.operation_id is None else view.get(parse_id(draft.operation_id))
-            effects.record(draft, chain)
+            effects.record(draft, chain, answers=own is None or draft.operation_id == own)
 
 
 def _only(reply: Any) -> Promise:
@@ -114,7 +115,7 @@ class Admit(_Base):
             effects.definitions[operation.definition] = self.admission.definition
         for kind, body in self.admission.payloads.items():
             effects.payload(known, kind, body)
-        self._record(view, effects)
+        self._record(view, effects, operation.id)
         return lambda receipt: Admitted(verdict, receipt)
 
 
@@ -145,7 +146,7 @@ class Alter(_Base):
         effects.seal |= self.change.seal_now
         for kind, body in self.change.payloads.items():
             effects.payload(known, kind, body)
-        self._record(view, effects)
+        self._record(view, effects, image.id)
         return lambda receipt: Changed(won=True, receipt=receipt)
 
     def _ensure_lawful(self, known: Known, image: Operation) -> None:
@@ -232,7 +233,13 @@ class PutKey(_Base):
     row: Mapping[str, Any]
 
     def rule(self, view: View, effects: Effects) -> Promise:
-        effects.keys.append(dict(self.row))
+        name = self.row["key_id"]
+        effects.keys[name] = dict(self.row)
+        effects.revoked.pop(name, None)
+        if self.row["revoked_ms"] is None:
+            view.revocable.add(name)
+        else:
+            view.revocable.discard(name)
         self._record(view, effects)
         return _only(None)
 
@@ -252,7 +259,7 @@ class RevokeKey(_Base):
         if self.key_id not in view.revocable:
             return _only(reply=False)
         view.revocable.discard(self.key_id)
-        effects.revoked.append({"key_id_": self.key_id, "revoked_ms": self.at_ms})
+        effects.revoked[self.key_id] = self.at_ms
         self._record(view, effects)
         return _only(reply=True)
 
@@ -264,7 +271,7 @@ class PutCredential(_Base):
     row: Mapping[str, Any]
 
     def rule(self, view: View, effects: Effects) -> Promise:
-        effects.credentials.append(dict(self.row))
+        effects.credentials[self.row["name"]] = dict(self.row)
         view.credentials.add(self.row["name"])
         self._record(view, effects)
         return _only(None)
@@ -284,8 +291,7 @@ class RemoveCredential(_Base):
         if self.name not in view.credentials:
             return _only(reply=False)
         view.credentials.discard(self.name)
-        # A put of the same batch comes before the removal in the list of statements.
-        effects.removed_credentials.append({"name_": self.name})
+        effects.credentials[self.name] = None
         self._record(view, effects)
         return _only(reply=True)
 

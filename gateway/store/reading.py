@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import Select, select
+from sqlalchemy import Select, String, bindparam, select
 
 from gateway.core.ids import parse_id
 from gateway.model.operation import Operation, Receipt
@@ -152,7 +152,8 @@ def _listing(wanted: Filter, limit: int) -> Statement:
         if value is not None:
             query = query.where(name == value)
     if wanted.states:
-        query = query.where(column.state.in_(wanted.states))
+        # A list of parameters, because a list as one parameter is only written out when SQLAlchemy runs the query.
+        query = query.where(column.state.in_([bindparam(None, state, String) for state in wanted.states]))
     if wanted.since_ms is not None:
         query = query.where(column.created_ms >= wanted.since_ms)
     if wanted.cursor is not None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,9 +58,10 @@ class Ports:
 class _Parts:
     folder: DataFolder
     ballast: Ballast
-    driver: sqlite3.Connection
+    writer: Writer
     readers: Readers
     thread: WriterThread
+    durability: Mapping[str, str]
 
 
 class SqlStore(Reads, Writes):
@@ -73,7 +73,7 @@ class SqlStore(Reads, Writes):
         self._parts = parts
         self._attached = False
         self._closing = False
-        self._durability = sqlite.durability(parts.driver)
+        self._durability = parts.durability
 
     @classmethod
     async def open(cls, url: str, ports: Ports, limits: Limits | None = None) -> Self:
@@ -115,6 +115,12 @@ class SqlStore(Reads, Writes):
         await super().attach(sealer, frames)
         self._attached = True
 
+    async def close_log(self) -> None:
+        """End the log's segment cleanly while its last frames can still be read and exported; records are refused."""
+        if self._attached and self.failed is None:
+            self._attached = False
+            await self._submit(Seal(close=True))
+
     async def close(self) -> None:
         """Finish what was submitted, close the log, release the files. After a failure it only releases them."""
         if self._closing:
@@ -127,7 +133,7 @@ class SqlStore(Reads, Writes):
             self._closing = True
             await parts.thread.stop()
             await parts.readers.close()
-            parts.driver.close()
+            parts.writer.close()
             parts.folder.close()
 
     async def _submit(self, item: Item) -> Any:
@@ -181,5 +187,6 @@ async def _assemble(path: Path, folder: DataFolder, ports: Ports, limits: Limits
     except BaseException:
         driver.close()
         raise
+    durability = sqlite.durability(driver)
     thread = WriterThread(writer, ports.monotonic_s, limits.batch_max)
-    return _Parts(folder, ballast, driver, readers, thread)
+    return _Parts(folder, ballast, writer, readers, thread, durability)

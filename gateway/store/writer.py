@@ -62,6 +62,10 @@ class Writer:
         """The attached log."""
         return self._sealer
 
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._link.close()
+
     def run(self, items: Sequence[Item]) -> list[Any]:
         """Apply a batch; one reply per item, an exception where that item alone was refused.
 
@@ -165,7 +169,8 @@ class Writer:
             if chain is not None:
                 chain.op_n += 1
                 chain.op_prev, chain.last_seq, chain.origin = frame.leaf, frame.seq, number
-            effects.receipts[line.item] = Receipt(origin, frame.seq, frame.leaf.hex())
+            if line.answers:
+                effects.receipts[line.item] = Receipt(origin, frame.seq, frame.leaf.hex())
         if effects.heartbeat:
             effects.frames.extend(sealer.heartbeat(now))
         if effects.seal:
@@ -190,10 +195,7 @@ class Writer:
             [{"digest": digest, "body": body} for digest, body in effects.definitions.items()],
         )
         run(statements.MARK_DELIVERED, effects.delivered)
-        run(statements.UPSERT_KEY, effects.keys)
-        run(statements.REVOKE_KEY, effects.revoked)
-        run(statements.UPSERT_CREDENTIAL, effects.credentials)
-        run(statements.DELETE_CREDENTIAL, effects.removed_credentials)
+        self._write_names(effects)
         self._retire(effects.retired)
         self._write_log(effects)
         counts = self._counted(effects)
@@ -223,6 +225,13 @@ class Writer:
             else:
                 longer.append(row | {"id_": known.id})
         return new, changed, longer
+
+    def _write_names(self, effects: Effects) -> None:
+        run = self._link.run
+        run(statements.UPSERT_KEY, list(effects.keys.values()))
+        run(statements.REVOKE_KEY, [{"key_id_": name, "revoked_ms": at} for name, at in effects.revoked.items()])
+        run(statements.UPSERT_CREDENTIAL, [row for row in effects.credentials.values() if row is not None])
+        run(statements.DELETE_CREDENTIAL, [{"name_": name} for name, row in effects.credentials.items() if row is None])
 
     def _retire(self, retired: Sequence[Known]) -> None:
         run = self._link.run
