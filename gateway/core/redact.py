@@ -95,10 +95,10 @@ class Mask:
         # What stands beside a mask can form a secret with it. Nothing sensible does so again and again.
         return data if not self._spans(data, cut=cut) else b""
 
-    def apply_text(self, text: str) -> str:
+    def apply_text(self, text: str, *, cut: bool = False) -> str:
         """The same for text, lone surrogates included."""
         data = text.encode("utf-8", "surrogatepass")
-        masked = self.apply(data)
+        masked = self.apply(data, cut=cut)
         if masked is data:
             return text
         try:

@@ -213,7 +213,7 @@ class Keys:
                 listener(key_id)
             except Exception:
                 # One stream that fails to end must not keep the others open.
-                log.exception("a listener failed when a key was revoked", key_id=key_id)
+                log.exception("revocation_listener_failed", key_id=key_id)
 
 
 def _invalid(pointer: str, detail: str, guidance: str) -> Problem:

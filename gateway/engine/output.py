@@ -171,7 +171,7 @@ def _envelope(size: int, text: str, *, truncated: bool = False, withheld: bool =
 
 def _failed(action: Action, size: int, error: Exception) -> Shaped:
     # The kind of error only: its text may quote the answer.
-    log.error("an answer could not be shaped and is withheld", action=action.name, error=type(error).__name__)
+    log.error("answer_withheld", action=action.name, error=type(error).__name__)
     return Shaped(_envelope(size, "", withheld=True), None if action.output.schema is None else False)
 
 
