@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from audit.bodies import Seal, SegmentOpen, seal_message
+from audit.bodies import Seal, SegmentClose, SegmentOpen, seal_message
 from audit.chain import ZERO_HASH, CompactRange
 from audit.checkpoint import CHECKPOINT, Checkpoint, Publisher
 from audit.claims import AnchorSource
@@ -24,6 +24,7 @@ from audit.trust import TrustPolicy
 from audit.verify import VerifyOptions, verify
 
 ORIGIN = "gw.example/audit/test-1"
+CLOSE_BYTES = 25
 START_MS = 1_750_000_000_000
 
 
@@ -165,10 +166,16 @@ def put_frames(directory: MemoryDirectory, frames: Iterable[Frame]) -> None:
         directory.put(segment_name(first), data)
 
 
-def rechain(entries: Sequence[Entry], *, seal_key: SealKey | None = None, origin: str = ORIGIN) -> list[Frame]:
+def rechain(
+    entries: Sequence[Entry],
+    *,
+    seal_key: SealKey | None = None,
+    origin: str = ORIGIN,
+    lie_at: int | None = None,
+) -> list[Frame]:
     """What an attacker writes who repairs everything that needs no key: seqs, links, trailers, roots, stated trees.
 
-    With a seal key the seals are signed again as well.
+    With a seal key the seals are signed again as well; the one at seq `lie_at` signs a root that is not the log's.
     """
     frames: list[Frame] = []
     tree, prev, segment = CompactRange(), ZERO_HASH, 0
@@ -178,8 +185,12 @@ def rechain(entries: Sequence[Entry], *, seal_key: SealKey | None = None, origin
         if header.kind == Kind.SEGMENT_OPEN:
             segment = seq
             body = replace(SegmentOpen.from_bytes(body), range_hashes=tree.hashes).to_bytes()
+        elif header.kind == Kind.SEGMENT_CLOSE and len(body) == CLOSE_BYTES:
+            body = replace(SegmentClose.from_bytes(body), first_seq=segment, entries=seq - segment).to_bytes()
         elif header.kind == Kind.SEAL:
-            body = _reseal(Seal.from_bytes(body), header, tree, seal_key, origin)
+            root = bytes(32) if seq == lie_at else tree.root()
+            seal = replace(Seal.from_bytes(body), size=seq, root=root)
+            body = _resign(seal, header, seal_key, origin)
         frame = encode_frame(header, body, segment)
         frames.append(frame)
         tree.append(frame.leaf)
@@ -187,8 +198,7 @@ def rechain(entries: Sequence[Entry], *, seal_key: SealKey | None = None, origin
     return frames
 
 
-def _reseal(seal: Seal, header: Header, tree: CompactRange, key: SealKey | None, origin: str) -> bytes:
-    seal = replace(seal, size=tree.size, root=tree.root())
+def _resign(seal: Seal, header: Header, key: SealKey | None, origin: str) -> bytes:
     if key is not None:
         private = Ed25519PrivateKey.from_private_bytes(key.private)
         signature = private.sign(seal_message(origin, header.to_bytes(), seal.unsigned()))

@@ -139,10 +139,14 @@ def cut_to(
         entries = entries_of(journal.directory)
         size = keep(entries)
         put_frames(journal.directory, rechain(entries[:size], seal_key=journal.seal_key))
-        for name in (CHECKPOINT, HISTORY):
-            journal.directory.remove(name)
+        drop_own_checkpoints(journal)
 
     return tamper
+
+
+def drop_own_checkpoints(journal: Journal) -> None:
+    for name in {CHECKPOINT, HISTORY} & set(journal.directory.files()):
+        journal.directory.remove(name)
 
 
 def seal_ends(entries: list[Entry]) -> list[int]:
@@ -198,18 +202,7 @@ def resealed_with(epoch: int) -> Callable[[Journal], None]:
 
 def seal_of_another_root(journal: Journal) -> None:
     entries = entries_of(journal.directory)
-    frames = rechain(entries, seal_key=journal.seal_key)
-    # Sign a tree in which one earlier leaf is another: right signature, wrong root.
-    wrong = rechain(edited(entries), seal_key=journal.seal_key)
-    last = max(index for index, entry in enumerate(entries) if entry.header.kind == Kind.SEAL)
-    body = entries_of_frame(wrong[last].data).body
-    header = entries_of_frame(frames[last].data).header
-    frames[last] = encode_frame(header, body, frames[last].segment)
-    put_frames(journal.directory, frames)
-
-
-def entries_of_frame(data: bytes) -> Entry:
-    return parse(data).entry(data, 0)
+    put_frames(journal.directory, rechain(entries, seal_key=journal.seal_key, lie_at=seal_ends(entries)[2] - 1))
 
 
 def append(junk: bytes) -> Callable[[Journal], None]:
@@ -264,7 +257,35 @@ def clear_entry_with_nonce(journal: Journal) -> None:
     entries = entries_of(journal.directory)
     index = next(index for index, entry in enumerate(entries) if entry.header.kind == Kind.SEGMENT_CLOSE)
     entries[index] = replace(entries[index], header=entries[index].header._replace(nonce=b"n" * 12))
-    put_frames(journal.directory, rechain(entries))
+    put_frames(journal.directory, rechain(entries, seal_key=journal.seal_key))
+
+
+def edit_behind_the_last_seal(journal: Journal) -> None:
+    """The first of the unsealed entries gets another body and a fitting trailer; its successor names the old one."""
+    entries = entries_of(journal.directory)
+    index = seal_ends(entries)[-1]
+    while entries[index].header.kind != Kind.DATA:
+        index += 1
+    entries[index] = replace(entries[index], body=entries[index].body[::-1])
+    segment, frames = 0, []
+    for entry in entries:
+        segment = entry.header.seq if entry.header.kind == Kind.SEGMENT_OPEN else segment
+        frames.append(encode_frame(entry.header, entry.body, segment))
+    put_frames(journal.directory, frames)
+
+
+def body_too_long(journal: Journal) -> None:
+    entries = entries_of(journal.directory)
+    index = next(index for index, entry in enumerate(entries) if entry.header.kind == Kind.SEGMENT_CLOSE)
+    entries[index] = replace(entries[index], body=entries[index].body + b"x")
+    put_frames(journal.directory, rechain(entries, seal_key=journal.seal_key))
+
+
+def record_behind_the_close(journal: Journal) -> None:
+    entries = entries_of(journal.directory)
+    index = next(index for index, entry in enumerate(entries) if entry.header.kind == Kind.SEGMENT_CLOSE)
+    entries.insert(index + 1, entries[data_index(entries, 2)])
+    put_frames(journal.directory, rechain(entries, seal_key=journal.seal_key))
 
 
 def nothing(_: Journal) -> None:
@@ -316,7 +337,7 @@ CASES = [
     ("16 middle segment removed", remove_segment(1), I, I),
     ("16 last segment removed", remove_segment(-1), I, I),
     ("17 segment twice", same_segment_twice, T, T),
-    ("18 seals stripped, rechained", reorder(unsealed, repaired=True), T, T),
+    ("18 seals stripped, rechained", reorder(unsealed, repaired=True), I, T),
     ("20 resealed by a later epoch", resealed_with(1), T, T),
     ("20 resealed by another key of the epoch", resealed_with(0), T, T),
     ("22 seal of another root, signature right", seal_of_another_root, T, T),
@@ -328,7 +349,10 @@ CASES = [
     ("37 newer version", newer_version, U, U),
     ("37 newer kind", newer_kind, U, U),
     ("39 share moved, rechained", share_moved, T, T),
-    ("clear entry with a nonce, rechained", clear_entry_with_nonce, T, T),
+    ("edit behind the last seal, link not repaired", edit_behind_the_last_seal, T, T),
+    ("clear entry with a nonce, resealed", clear_entry_with_nonce, T, T),
+    ("clear body too long, resealed", body_too_long, T, T),
+    ("record behind a close, resealed", record_behind_the_close, T, T),
 ]
 
 
@@ -336,10 +360,13 @@ CASES = [
 def test_tampering_gives_its_exit_code(tamper: Callable[[Journal], None], alone: Exit, anchored: Exit) -> None:
     journal = sealed_journal()
     tamper(journal)
-    without = journal.verify(anchored=False, options=STRICT)
-    assert without.exit == alone, without.to_lines()
     with_anchor = journal.verify(options=STRICT)
     assert with_anchor.exit == anchored, with_anchor.to_lines()
+    if tamper is not two_of_one_size:
+        # Whoever can change the log can take away the checkpoints beside it: the seals must do without.
+        drop_own_checkpoints(journal)
+    without = journal.verify(anchored=False, options=STRICT)
+    assert without.exit == alone, without.to_lines()
 
 
 def codes(report: Report) -> list[str]:
@@ -471,6 +498,13 @@ def test_seals_missing_for_a_minute_are_a_gap() -> None:
     journal.records(1)
     journal.export()
     assert "unsealed" in codes(journal.verify(anchored=False))
+
+
+def test_a_log_without_any_seal_is_a_gap_under_every_limit() -> None:
+    journal = sealed_journal()
+    reorder(unsealed, repaired=True)(journal)
+    drop_own_checkpoints(journal)
+    assert journal.verify(anchored=False).exit == Exit.INCOMPLETE
 
 
 def test_unclean_restart_is_reported_with_what_was_unsealed() -> None:
