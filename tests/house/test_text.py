@@ -11,7 +11,7 @@ UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
 SOMEBODYS_FOLDER = re.compile(r"(?<![\w.:*/}\)>-])/(?:home|root|Users|work|workspace|builds|mnt)/\w")
 REGISTRY = re.compile(r"py[p]i\.org|python[h]osted|npm[j]s\.|deb\.de[b]ian|--(?:extra-)?in[d]ex-url|--find-li[n]ks")
 SILENCED = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:\s*no cover|nosec)(?P<rest>.*)$", re.MULTILINE)
-EXPLAINED = re.compile(r"^(?::\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*|\[[\w,\s-]+\])?+\s*(?:[-–#:(]\s*)+\w.{7,}")
+EXPLAINED = re.compile(r"^(?::\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*|\[[\w,\s-]+\])?+\s*(?:[-–#:(]\s*)+\w.{5,}")
 HAS_CODE = re.compile(r"^(?::\s*[A-Z]+\d+|\[[\w,\s-]+\])")
 
 # path -> why it may name what others may not
