@@ -1,6 +1,6 @@
 """Bounds and permissions that a submission meets before it exists: room, rate, depth, access, credentials."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.core.acl import is_visible, require_access, sees
@@ -60,6 +60,16 @@ class Doorkeeper:
         self._depth_max = depth_max
         self.draining = False
         self.quarantined = False
+        self.log_refusal: Callable[[], str | None] = lambda: None
+        """Why nothing new may be taken for the audit log's sake; set by whoever keeps the log."""
+
+    def unready(self) -> str | None:
+        """Why nothing new is taken now, or None."""
+        if self.draining:
+            return "shutting down"
+        if self._store.failed is not None:
+            return "the store's state is unknown"
+        return self.log_refusal()
 
     def check_room(self, principal: Principal) -> None:
         """Raise Problem if nothing can be taken now."""
@@ -72,6 +82,13 @@ class Doorkeeper:
                 Code.STORE_UNAVAILABLE,
                 "The store's state is unknown and the gateway is stopping.",
                 "Do not send it in another way. Ask by key once the gateway is back.",
+            )
+        if (reason := self.log_refusal()) is not None:
+            raise Problem(
+                Code.AUDIT_UNAVAILABLE,
+                f"{reason} Nothing was sent.",
+                "Submit again later with the same key.",
+                retry_after_seconds=5.0,
             )
         if self._recovery.busy >= self._in_flight_max:
             raise Problem(

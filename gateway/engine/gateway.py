@@ -275,6 +275,10 @@ class Gateway:
         if view.operation.final and not view.operation.delivered:
             await self._store.mark_delivered(view.operation.id)
 
+    def load(self) -> tuple[int, int]:
+        """Unsettled operations in memory, and how many are being carried out now."""
+        return len(self._recovery), self._recovery.busy
+
     # -- act -----------------------------------------------------------------------------------------------------
 
     async def reconcile(self, principal: Principal, operation_id: str) -> View:

@@ -1,0 +1,238 @@
+"""Opens a data folder: store, audit log, keys and vault, checked against each other before anything else may happen."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from audit.checkpoint import Publisher
+from audit.disk import DiskDirectory, LogError, log_folder
+from audit.export import Exporter, Row
+from audit.head import Head
+from audit.keyring import KeyProblem, Recipient, SealKey
+from audit.log import files_head
+from audit.note import NoteSigner
+from audit.recover import JoinState, check_join, recover
+from audit.seal import Sealer, SegmentLimits
+from gateway.engine.chance import Chance
+from gateway.engine.clock import Clock
+from gateway.engine.keys import Keys
+from gateway.engine.vault import Vault
+from gateway.engine.vaultkey import load_vault_key
+from gateway.settings import Settings
+from gateway.store.cipher import DataKeyCipher, load_key
+from gateway.store.lock import open_private
+from gateway.store.port import Record, Refused
+from gateway.store.threaded import Limits, SqlStore
+from gateway.store.threaded import Ports as StorePorts
+
+log = structlog.get_logger(__name__)
+
+DATA_KEY_VARIABLE = "GATEWAY_DATA_KEY"
+QUARANTINE_META = "quarantine"
+ORIGIN_META = "audit_origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where things lie in a data folder."""
+
+    folder: Path
+
+    @property
+    def database(self) -> str:
+        """SQLAlchemy URL of the embedded store."""
+        return f"sqlite:///{self.folder / 'gateway.db'}"
+
+    @property
+    def data_key(self) -> Path:
+        """Key under which requests and results are encrypted."""
+        return self.folder / "keys" / "data.key"
+
+    @property
+    def log_key(self) -> Path:
+        """Private note keys, one a line: the log's and those of later origins."""
+        return self.folder / "keys" / "log.key"
+
+    @property
+    def seal_key(self) -> Path:
+        """Private keys that sign seals inside the log, one a line, each vouched for by its log's key."""
+        return self.folder / "keys" / "seal.key"
+
+    @property
+    def audit(self) -> Path:
+        """Folder of the audit logs, one folder an origin below it."""
+        return self.folder / "audit"
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """An opened data folder. This process alone has it."""
+
+    settings: Settings
+    paths: Paths
+    store: SqlStore
+    exporter: Exporter
+    publisher: Publisher
+    keys: Keys
+    vault: Vault
+    origin: str
+    quarantine: str | None
+    """Why writes are held, or None."""
+
+
+@asynccontextmanager
+async def open_office(
+    settings: Settings, environment: Mapping[str, str], clock: Clock, chance: Chance
+) -> AsyncIterator[Office]:
+    """Open a data folder for this process alone, and close it cleanly at the end.
+
+    Raises `store.port.Refused` with a sentence for an operator: in use, not initialised, keys missing or readable by
+    others, files and store that contradict each other.
+    """
+    paths = Paths(Path(settings.data_folder))
+    if not paths.data_key.exists() and DATA_KEY_VARIABLE not in environment:
+        raise Refused(f"{paths.folder} is not the data folder of a gateway. Run `gateway init` first.")
+    data_key = load_key(paths.data_key, environment.get(DATA_KEY_VARIABLE), DATA_KEY_VARIABLE)
+    vault_key = load_vault_key(Path(settings.vault.key_file), settings.vault.key)
+    ports = StorePorts(DataKeyCipher(data_key, chance.bytes), clock.wall_ms, lambda: clock.boot_ms() / 1000)
+    limits = Limits(ballast_bytes=settings.store.ballast_bytes, batch_max=settings.store.batch_max)
+    store = await SqlStore.open(settings.store.url or paths.database, ports, limits)
+    exporter: Exporter | None = None
+    try:
+        origin, exporter, publisher, quarantine = await _open_log(settings, paths, store, clock, chance)
+        keys, vault = Keys(store, clock, chance), Vault(store, vault_key, clock, chance, also=(data_key,))
+        await keys.load()
+        await vault.load()
+        yield Office(settings, paths, store, exporter, publisher, keys, vault, origin, quarantine)
+        if store.failed is None:
+            await store.close_log()
+            await _export_rest(store, exporter, publisher)
+    finally:
+        await store.close()
+        if exporter is not None:
+            exporter.close()
+
+
+async def _export_rest(store: SqlStore, exporter: Exporter, publisher: Publisher) -> None:
+    """At a clean end the files are complete, so that whoever looks at them next sees a closed segment."""
+    try:
+        while tail := await store.tail(2000):
+            exporter.export([Row(item.segment, item.seq, item.frame) for item in tail])
+            await store.prune(tail[-1].seq)
+            await store.put_meta("exported", str(tail[-1].seq).encode(), ())
+        publisher.publish()
+    except (LogError, OSError) as error:
+        log.warning("audit_export_postponed", reason=str(error))
+
+
+async def _open_log(
+    settings: Settings, paths: Paths, store: SqlStore, clock: Clock, chance: Chance
+) -> tuple[str, Exporter, Publisher, str | None]:
+    """Hold files, unexported rows and stored head against each other, then let the log go on."""
+    recipients = _recipients(settings)
+    stored_origin = await store.meta(ORIGIN_META)
+    origin = settings.audit.origin if stored_origin is None else stored_origin.decode()
+    quarantine = await store.meta(QUARANTINE_META)
+    reason = None if quarantine is None else quarantine.decode()
+    directory = DiskDirectory(log_folder(paths.audit, origin))
+    exporter = Exporter(directory)
+    try:
+        rows = [Row(item.segment, item.seq, item.frame) for item in await store.tail(1_000_000)]
+        recoveries = recover(directory, boot_id=clock.boot_id, rows=rows)
+        stored = await store.head()
+        head = None if stored is None else Head.from_bytes(stored)
+        join = check_join(files_head(directory, origin), rows, head)
+        if join.state is JoinState.CONTRADICTION:
+            raise Refused(
+                f"The audit log in {directory.path} and the store contradict each other: {join.reason}. Nothing was"
+                " started or changed. Keep both as evidence; `gateway recover --accept-loss` goes on under a new name."
+            )
+        if join.state is JoinState.AHEAD:
+            exporter.close()
+            reason = join.reason
+            origin, directory, exporter = await _new_origin(settings, paths, store, chance, reason)
+            recoveries, head = (), None
+        signer = _signer(paths, origin)
+        sealer = Sealer(
+            origin=origin,
+            recipients=recipients,
+            seal_key=_seal_key(paths, signer, chance),
+            head=head,
+            entropy=chance.bytes,
+            writer_id=f"{origin}#{os.getpid()}",
+            boot_id=clock.boot_id,
+            limits=SegmentLimits(bytes_max=settings.audit.segment_max_bytes),
+        )
+        await store.attach(sealer, sealer.start(clock.wall_ms(), recovery=recoveries))
+        await store.note((Record("started", {"at": clock.wall_ms(), "origin": origin, "quarantine": reason}),))
+        anchors = [DiskDirectory(Path(anchor)) for anchor in settings.audit.anchors]
+        return origin, exporter, Publisher(directory, signer, anchors), reason
+    except BaseException as error:
+        exporter.close()
+        if isinstance(error, LogError | KeyProblem):
+            raise Refused(f"The audit log in {directory.path} cannot go on: {error}") from error
+        raise
+
+
+async def _new_origin(
+    settings: Settings, paths: Paths, store: SqlStore, chance: Chance, reason: str
+) -> tuple[str, DiskDirectory, Exporter]:
+    """The store is older than its log: go on under a new name, hold writes, and leave the old files as they are."""
+    number = 2
+    while log_folder(paths.audit, f"{settings.audit.origin}/{number}").exists():
+        number += 1
+    origin = f"{settings.audit.origin}/{number}"
+    with paths.log_key.open("a", encoding="ascii") as file:
+        file.write(NoteSigner.generate(origin, chance.bytes).to_line() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    await store.put_meta(ORIGIN_META, origin.encode(), ())
+    await store.put_meta(QUARANTINE_META, reason.encode(), ())
+    log.error("quarantine", reason=reason, origin=origin)
+    directory = DiskDirectory(log_folder(paths.audit, origin))
+    return origin, directory, Exporter(directory)
+
+
+def _recipients(settings: Settings) -> list[Recipient]:
+    try:
+        recipients = [Recipient.parse(line) for line in settings.audit.recipients]
+    except KeyProblem as error:
+        raise Refused(f"A public key under `audit.recipients` cannot be used: {error}.") from error
+    if not recipients:
+        raise Refused(
+            "`audit.recipients` names no public key, so nobody could ever read the audit log. `audit keygen` makes one."
+        )
+    return recipients
+
+
+def read_signers(path: Path) -> list[NoteSigner]:
+    """The private note keys of every origin that this installation ever had."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError as error:
+        raise Refused(f"The log's key in {path} cannot be read: {error.strerror}.") from error
+    return [NoteSigner.parse(line) for line in lines if line.strip()]
+
+
+def _seal_key(paths: Paths, signer: NoteSigner, chance: Chance) -> SealKey:
+    """The origin's seal key; made at its first start."""
+    with os.fdopen(open_private(paths.seal_key), "r+", encoding="ascii") as file:
+        for line in file:
+            if line.strip() and (known := SealKey.parse(line)).origin == signer.name:
+                return known
+        made = SealKey.issue(signer.signer, signer.name, chance.bytes)
+        file.write(made.to_line() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return made
+
+
+def _signer(paths: Paths, origin: str) -> NoteSigner:
+    for signer in read_signers(paths.log_key):
+        if signer.name == origin:
+            return signer
+    raise Refused(f"{paths.log_key} holds no key for the log {origin}; was `audit.origin` changed?")

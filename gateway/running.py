@@ -1,0 +1,194 @@
+"""A running gateway: an opened data folder, the engine on it, the door, and an orderly end."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from adapters.contract import Transport
+from adapters.http.client import HttpAdapter
+from gateway.assembly import Assembly, Ports, assemble
+from gateway.catalog.compile import compile_definition
+from gateway.catalog.lint import open_catalog
+from gateway.catalog.registry import Catalog
+from gateway.engine.chance import Chance
+from gateway.engine.clock import Clock
+from gateway.engine.log_keeper import Cadence, LogKeeper
+from gateway.engine.output import Shaping
+from gateway.engine.ports import NoPoints, Points
+from gateway.engine.tasks import Tasks
+from gateway.model.access import AccessRule, CallerLimits, Policy
+from gateway.model.action import Action
+from gateway.office import Office, open_office
+from gateway.settings import Settings
+from gateway.surfaces.rest.call import SitePorts
+from gateway.surfaces.rest.site import Site
+
+log = structlog.get_logger(__name__)
+
+EXIT_STORE_UNKNOWN = 17
+"""The store's state is unknown or an invariant broke: the process ended so that the next start reads what is there."""
+
+
+class Definitions(Catalog):
+    """The catalog, also reviving definitions that earlier catalogs stored."""
+
+    def compile(self, definition: bytes) -> Action:
+        """A stored definition as an action."""
+        return compile_definition(definition)
+
+
+@dataclass(slots=True)
+class Running:
+    """One running gateway; `dead` is set with a reason when it must end at once."""
+
+    office: Office
+    assembly: Assembly
+    keeper: LogKeeper
+    site: Site
+    dead: "asyncio.Future[str]"
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The access rules of the settings as the core reads them."""
+    rules = tuple(
+        AccessRule(rule.decision, rule.name, rule.caller, rule.action, rule.effect, rule.service, rule.where)
+        for rule in settings.access
+    )
+    return Policy(rules, tuple(CallerLimits(item.name, item.writes) for item in settings.callers))
+
+
+@asynccontextmanager
+async def run_gateway(
+    settings: Settings,
+    environment: Mapping[str, str],
+    clock: Clock,
+    chance: Chance,
+    *,
+    transport: Transport | None = None,
+    points: Points | None = None,
+) -> AsyncIterator[Running]:
+    """Open the folder, take over what is unsettled, listen, and at the end drain in order.
+
+    Raises `store.port.Refused` (with a sentence) and `catalog.mistake.CatalogRefused` before anything runs.
+    """
+    catalog = open_catalog(Path(settings.catalog_folder))
+    definitions = Definitions(catalog.definition(action) for action in catalog.actions.values())
+    listeners: set[tuple[str, int]] = set()
+    way = transport or HttpAdapter(clock, denied=lambda host, port: (host, port) in listeners)
+    dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def on_dead(reason: str) -> None:
+        log.critical("gateway_dead", reason=reason)
+        if not dead.done():
+            dead.set_result(reason)
+
+    try:
+        await way.self_test()
+        async with open_office(settings, environment, clock, chance) as office:
+            ports = Ports(
+                store=office.store,
+                transport=way,
+                credentials=office.vault,
+                shaper=Shaping(lambda: office.vault.mask),
+                definitions=definitions,
+                policy=policy_of(settings),
+                clock=clock,
+                chance=chance,
+                on_dead=on_dead,
+                points=points or NoPoints(),
+            )
+            async with _engine(settings, office, ports, dead) as running:
+                listeners.update(running.site.addresses)
+                yield running
+    finally:
+        await way.close()
+
+
+@asynccontextmanager
+async def _engine(
+    settings: Settings, office: Office, ports: Ports, dead: "asyncio.Future[str]"
+) -> AsyncIterator[Running]:
+    assembly = assemble(ports, settings)
+    keeper = LogKeeper(
+        office.store,
+        office.exporter,
+        office.publisher,
+        clock=ports.clock,
+        cadence=Cadence(settings.audit.seal_interval_seconds, settings.audit.checkpoint_interval_seconds),
+        points=ports.points,
+        alert=lambda name, reason: assembly.hub.alert(name, None, reason),
+    )
+    services = Tasks(lambda name, error: ports.on_dead(f"{name}: {error!r}"))
+    gateway = assembly.gateway
+    gateway.doorkeeper.quarantined = office.quarantine is not None
+    gateway.doorkeeper.log_refusal = keeper.refusal
+    unsettled = await assembly.recovery.take_over()
+    log.info("taken_over", unsettled=unsettled)
+    site = Site(SitePorts(gateway, office.keys, office.vault, settings, ports.clock, office.store, keeper))
+    services.start(assembly.recovery.run(), "recovery")
+    services.start(keeper.run(), "log keeper")
+    try:
+        async with site:
+            _log_settings(settings, office, site)
+            yield Running(office, assembly, keeper, site, dead)
+            gateway.doorkeeper.draining = True
+            assembly.recovery.stop()
+            await site.drain(settings.server.drain_seconds)
+    finally:
+        assembly.recovery.stop()
+        keeper.stop()
+        drain = 0.0 if dead.done() else settings.server.drain_seconds
+        cancelled = await assembly.tasks.finish(drain)
+        await services.finish(5.0)
+        log.info("stopped", interrupted=cancelled)
+
+
+def _log_settings(settings: Settings, office: Office, site: Site) -> None:
+    """One line with every safety-relevant setting in force; a test compares it with a golden line."""
+    durable = office.store.durability
+    log.info(
+        "serving",
+        address=site.address,
+        journal_mode=durable.get("journal_mode"),
+        synchronous=durable.get("synchronous"),
+        redirects="off",
+        resend_by_library="off",
+        environment_proxies="off",
+        body_max_bytes=settings.limits.body_max_bytes,
+        answer_max_bytes=settings.limits.answer_max_bytes,
+        in_flight_max=settings.limits.in_flight_max,
+        audit_origin=office.origin,
+        quarantine=office.quarantine is not None,
+    )
+
+
+async def serve(
+    settings: Settings,
+    environment: Mapping[str, str],
+    clock: Clock,
+    chance: Chance,
+    *,
+    ready: Callable[[str], None],
+) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. `ready` gets the address once the door is open."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with run_gateway(settings, environment, clock, chance) as running:
+        ready(running.site.address)
+        waiting = Tasks(lambda name, error: log.error(name, error=repr(error)))
+        stopped = waiting.start(_until(stop), "stop")
+        await asyncio.wait({stopped, running.dead}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        dead = running.dead.done()
+    return EXIT_STORE_UNKNOWN if dead else 0
+
+
+async def _until(stop: asyncio.Event) -> None:
+    await stop.wait()

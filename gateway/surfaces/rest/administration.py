@@ -1,0 +1,171 @@
+"""Keys and credentials over REST, for people; secrets go in and never come out again."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from gateway.core.acl import require_deed
+from gateway.engine.keys import KeyLine
+from gateway.engine.vault import CredentialLine
+from gateway.model.principal import Deed, PrincipalKind
+from gateway.model.problem import Code, FieldError, Problem
+from gateway.surfaces.documents import Document
+from gateway.surfaces.rest.call import Call, Reply
+from gateway.surfaces.wire import instant
+
+
+class NewKeyRequest(Document):
+    """The body of `POST /v1/keys`; a person is their own owner."""
+
+    kind: Literal["caller", "person"]
+    name: str = Field(min_length=1, max_length=100)
+    owner: str | None = Field(default=None, min_length=1, max_length=100)
+    expires_at: str | None = Field(default=None, max_length=40, description="RFC 3339; null: never.")
+
+
+class KeyDocument(Document):
+    """A key without its secret."""
+
+    key_id: str
+    prefix: str
+    kind: Literal["caller", "person"]
+    name: str
+    owner: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    usable: bool
+
+
+class KeyList(Document):
+    """Every key."""
+
+    keys: list[KeyDocument]
+
+
+class MadeKey(Document):
+    """A key that was just made; `key` is shown this once."""
+
+    key: str
+    line: KeyDocument
+
+
+class CredentialRequest(Document):
+    """The body of `PUT /v1/credentials/{name}`. The value is sent to `origin` only and never shown again."""
+
+    kind: Literal["bearer", "header", "basic", "query"]
+    value: str = Field(min_length=1, max_length=16_384)
+    origin: str = Field(min_length=1, max_length=300, description="scheme://host[:port]")
+    header_name: str | None = Field(
+        default=None, max_length=100, description="Header or query parameter, if it has one."
+    )
+
+
+class CredentialDocument(Document):
+    """A credential without its value."""
+
+    name: str
+    kind: str
+    origin: str
+    changed_at: str
+    readable: bool
+
+
+class CredentialList(Document):
+    """Every credential."""
+
+    credentials: list[CredentialDocument]
+
+
+async def list_keys(call: Call) -> Reply:
+    """`GET /v1/keys`."""
+    require_deed(call.who, Deed.ADMINISTER)
+    call.query({})
+    return Reply(200, {"keys": [_key(line) for line in call.ports.keys.list()]})
+
+
+async def create_key(call: Call) -> Reply:
+    """`POST /v1/keys`: the text of the key is in this answer and nowhere else."""
+    require_deed(call.who, Deed.ADMINISTER)
+    body = await call.body(NewKeyRequest)
+    kind = PrincipalKind(body.kind)
+    owner = body.owner or (body.name if kind is PrincipalKind.PERSON else call.who.name)
+    made = await call.ports.keys.create(kind, body.name, owner, by=call.who.name, expires_ms=_expiry(body.expires_at))
+    return Reply(201, {"key": made.text, "line": _key(made.line)}, {"Cache-Control": "no-store"})
+
+
+async def revoke_key(call: Call) -> Reply:
+    """`DELETE /v1/keys/{id}`: ends it at once, open streams included."""
+    require_deed(call.who, Deed.ADMINISTER)
+    call.query({})
+    await call.ports.keys.revoke(call.path("id"), by=call.who.name)
+    return Reply(204)
+
+
+async def list_credentials(call: Call) -> Reply:
+    """`GET /v1/credentials`."""
+    require_deed(call.who, Deed.ADMINISTER)
+    call.query({})
+    return Reply(200, {"credentials": [_credential(line) for line in call.ports.vault.list()]})
+
+
+async def put_credential(call: Call) -> Reply:
+    """`PUT /v1/credentials/{name}`."""
+    require_deed(call.who, Deed.ADMINISTER)
+    body = await call.body(CredentialRequest)
+    line = await call.ports.vault.set(
+        call.path("name"),
+        body.kind,
+        body.value,
+        origin=body.origin,
+        by=call.who.name,
+        header_name=body.header_name,
+    )
+    return Reply(200, _credential(line))
+
+
+async def remove_credential(call: Call) -> Reply:
+    """`DELETE /v1/credentials/{name}`."""
+    require_deed(call.who, Deed.ADMINISTER)
+    call.query({})
+    if not await call.ports.vault.remove(call.path("name"), by=call.who.name):
+        raise Problem(Code.NOT_FOUND, "There is no credential of that name.", "List the credentials to see the names.")
+    return Reply(204)
+
+
+def _expiry(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError("no zone")
+        return int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        error = FieldError("/expires_at", "That is not a time.", "Use RFC 3339 with a zone, `2027-01-31T00:00:00Z`.")
+        raise Problem(Code.INVALID_INPUT, "The expiry is not a time.", error.guidance, errors=(error,)) from None
+
+
+def _key(line: KeyLine) -> dict[str, object]:
+    return {
+        "key_id": line.key_id,
+        "prefix": line.prefix,
+        "kind": line.kind.value,
+        "name": line.name,
+        "owner": line.owner,
+        "created_at": instant(line.created_ms),
+        "expires_at": instant(line.expires_ms),
+        "revoked_at": instant(line.revoked_ms),
+        "usable": line.usable,
+    }
+
+
+def _credential(line: CredentialLine) -> dict[str, object]:
+    return {
+        "name": line.name,
+        "kind": line.kind,
+        "origin": line.origin,
+        "changed_at": instant(line.changed_ms),
+        "readable": line.readable,
+    }
