@@ -28,6 +28,7 @@ from gateway.core.events import (
     Restarted,
 )
 from gateway.core.reconcile.absence import stamp_closed
+from gateway.core.reconcile.fence import fence_under_way
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
 from gateway.model.action import Action
@@ -64,7 +65,9 @@ def _restarted(draft: Draft, event: Restarted) -> None:
         draft.saw(Source.RESTART, Finding.INCONCLUSIVE, "the gateway stopped while the attempt was under way")
         _interrupted(draft, "restart")
         return
-    # A fence under way died with its process: it may have been carried out, and a look will tell.
+    if fence_under_way(operation):
+        # It died with its process and may hold the place: a look comes before the next one.
+        draft.saw(Source.RESTART, Finding.INCONCLUSIVE, "the gateway stopped while a fence was under way")
     draft.set_attempts(lambda item: item.standing is Standing.OPEN, standing=Standing.DOUBT)
     draft.move("restart", operation.state, next_ms=_kept_due(operation, draft.now))
 
