@@ -110,8 +110,6 @@ def json_equal(left: Json, right: Json) -> bool:
         return left.keys() == right.keys() and all(json_equal(left[name], right[name]) for name in left)
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(json_equal, left, right))
-    if isinstance(left, str) or isinstance(right, str):
-        return isinstance(left, str) and isinstance(right, str) and left == right
     return bool(left == right)
 
 

@@ -69,6 +69,7 @@ def test_predicates(predicate: Predicate, expected: bool) -> None:
 @pytest.mark.parametrize("equals", [(), (None,), (False,), ("",)])
 def test_missing_body_fails_every_path(equals: tuple[Json, ...]) -> None:
     assert not matches(Predicate(path="@", equals=equals), Answer(200), {})
+    assert not matches(Predicate(path="`true`", equals=equals), Answer(200), {})
     assert matches(Predicate(statuses=((200, 200),)), Answer(200), {})
 
 
@@ -131,6 +132,19 @@ def test_read_path_never_raises() -> None:
     assert read_path("length(n)", ANSWER.body) is None
     assert read_path("a", MISSING) is None
     assert read_path("(", ANSWER.body) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        ([1], [True], False), ([0], [False], False), ([1], [1.0], True), ([1], [1, 1], False), ([[1]], [[True]], False),
+        ({"a": 1}, {"a": True}, False), ({"a": [0]}, {"a": [False]}, False), ({"a": 1}, {"a": 1.0}, True),
+        ({"a": 1}, {"b": 1}, False), ({}, [], False), ("", None, False), ("1", 1, False), (None, False, False),
+    ],
+)  # fmt: skip
+def test_equality_is_that_of_json_at_every_depth(left: Json, right: Json, equal: bool) -> None:
+    assert json_equal(left, right) is equal
+    assert json_equal(right, left) is equal
 
 
 _json = st.recursive(
