@@ -126,7 +126,7 @@ class Publisher:
             _store(self._directory, note)
             self._last = Published(checkpoint, note)
             self._behind = set(range(len(self._anchors)))
-        if not self._behind or self._last is None:
+        if self._last is None or not (fresh or self._behind):
             return None
         return self._serve_anchors(self._last)
 

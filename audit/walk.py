@@ -51,7 +51,7 @@ class Walk:
                 self._lose_track()
                 self._excused = True
         self._ledger.check_pending_seal()
-        if self._ledger.goes_on and not self._successor_appears(firsts[-1]):
+        if self._ledger.goes_on and not self._excused and not self._successor_appears(firsts[-1]):
             message = "the last segment was closed because it was full, but the one that follows it is not here"
             self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=self._seq)
         self._report.end_seq = self._seq

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import random
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -229,3 +231,25 @@ def test_symlink_in_the_place_of_a_segment_is_not_followed(tmp_path: Path) -> No
     with pytest.raises(ExportFailed):
         Exporter(directory).export(some)
     assert target.read_bytes() == b""
+
+
+def test_file_size_limit_of_the_system_leaves_whole_rows_only(tmp_path: Path) -> None:
+    _, some = rows()
+    directory = DiskDirectory(tmp_path / "log")
+    exporter = Exporter(directory)
+    exporter.export(some[:3])
+    size = directory.size(segment_name(0))
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        # The kernel writes what fits of the next row and then refuses: a short write followed by an error.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, hard))
+        with pytest.raises(ExportFailed):
+            exporter.export(some[3:6])
+        assert directory.size(segment_name(0)) == size
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    exporter.export(some[3:])
+    found = {f"segments/{path.name}": path.read_bytes() for path in (directory.path / "segments").iterdir()}
+    assert found == expected(some)

@@ -1,0 +1,155 @@
+"""The verifier on real files, on files that are no files, and on a log that is being written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.checkpoint import CHECKPOINT, HISTORY
+from audit.claims import AnchorSource
+from audit.disk import DiskDirectory, log_folder
+from audit.export import Exporter
+from audit.log import segment_name, segments
+from audit.report import Exit
+from audit.verify import verify
+from tests.unit.audit.logs import ORIGIN, Journal, sealed_journal
+
+
+def on_disk(journal: Journal, root: Path) -> tuple[Path, Path]:
+    """The log and its anchor as real folders."""
+    log, anchor = log_folder(root / "audit", ORIGIN), root / "anchor"
+    for folder, files in ((log, journal.directory.files()), (anchor, journal.anchor.files())):
+        for name, data in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    return log, anchor
+
+
+def exit_of(journal: Journal, log: Path, anchor: Path) -> Exit:
+    report = verify(DiskDirectory(log), policy=journal.policy, anchors=[anchor], now_ms=journal.now_ms + 1000)
+    return report.exit
+
+
+def test_real_folder_verifies_and_is_left_as_it_was(tmp_path: Path) -> None:
+    journal = sealed_journal()
+    log, anchor = on_disk(journal, tmp_path)
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in tmp_path.rglob("*")}
+    assert exit_of(journal, log, anchor) is Exit.OK
+    assert exit_of(journal, log, anchor / CHECKPOINT) is Exit.OK
+    assert exit_of(journal, log, anchor / HISTORY) is Exit.OK
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in tmp_path.rglob("*")} == before
+
+
+def test_anchor_folder_that_keeps_logs_by_origin(tmp_path: Path) -> None:
+    journal = sealed_journal()
+    log, anchor = on_disk(journal, tmp_path)
+    nested = log_folder(tmp_path / "shared", ORIGIN)
+    nested.mkdir(parents=True)
+    (anchor / CHECKPOINT).rename(nested / CHECKPOINT)
+    assert exit_of(journal, log, tmp_path / "shared") is Exit.OK
+    assert exit_of(journal, log, tmp_path / "nowhere") is Exit.UNREADABLE
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_segment_that_is_no_regular_file_is_unreadable(which: int, tmp_path: Path) -> None:
+    journal = sealed_journal()
+    log, anchor = on_disk(journal, tmp_path)
+    names = sorted((log / "segments").iterdir())
+    path = names[which]
+    data = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    assert exit_of(journal, log, anchor) is Exit.UNREADABLE
+    path.unlink()
+    (tmp_path / "copy").write_bytes(data)
+    path.symlink_to(tmp_path / "copy")
+    assert exit_of(journal, log, anchor) is Exit.UNREADABLE
+
+
+def test_permission_refused_is_unreadable() -> None:
+    journal = sealed_journal()
+
+    def refuse(operation: str, name: str, _length: int) -> None:
+        if operation == "read" and name == segment_name(segments(journal.directory)[1]):
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    journal.directory.hook = refuse
+    report = journal.verify()
+    assert report.exit is Exit.UNREADABLE
+    assert "Permission denied" in "\n".join(report.to_lines())
+
+
+def test_missing_folder_is_not_ok(tmp_path: Path) -> None:
+    journal = sealed_journal()
+    _, anchor = on_disk(journal, tmp_path)
+    assert exit_of(journal, tmp_path / "gone", anchor) is Exit.TAMPERED
+    report = verify(DiskDirectory(tmp_path / "gone"), policy=journal.policy, now_ms=0)
+    assert report.exit is Exit.NOT_PROVEN
+
+
+def test_text_from_the_log_cannot_steer_the_terminal() -> None:
+    journal = sealed_journal()
+    # An origin with control characters is refused by the writer; a forger is not so kind.
+    name = segment_name(0)
+    data = journal.directory.files()[name].replace(b"test-1", b"\x1b[31m!")
+    journal.directory.put(name, data)
+    assert "\x1b" not in "\n".join(journal.verify().to_lines())
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_verifying_while_the_writer_runs_gives_no_false_alarm(data: st.DataObject) -> None:
+    """The writer takes a step whenever the verifier looks at a file, and may be caught in the middle of a write."""
+    journal = sealed_journal()
+    exporter = Exporter(journal.directory)
+    steps = data.draw(st.lists(st.sampled_from(["record", "seal", "publish", "half"]), max_size=12))
+    pending: list[bytes] = []
+    busy = False
+
+    def writer_step() -> None:
+        """One step of the writer; `half` leaves a frame half written until the next look."""
+        if pending:
+            name = segment_name(journal.sealer.head.segment)
+            file = journal.directory.open(name)
+            file.append(pending.pop())
+            return
+        step = steps.pop(0) if steps else "idle"
+        if step == "half" and journal.sealer.head.segment_entries < 11:
+            journal.records(1)
+            frame = journal.frames[0]
+            journal.frames = []
+            journal.directory.open(segment_name(frame.segment)).append(frame.data[:70])
+            pending.append(frame.data[70:])
+            exporter._release()
+            return
+        if step in {"record", "half"}:
+            journal.records(2)
+        elif step == "seal":
+            journal.seal()
+        elif step == "publish":
+            journal.publish()
+        exporter.export(journal.rows())
+        journal.frames = []
+
+    def look(operation: str, _name: str, _length: int) -> None:
+        nonlocal busy
+        if operation == "read" and not busy:
+            busy = True
+            writer_step()
+            busy = False
+
+    journal.directory.hook = look
+    report = verify(
+        journal.directory,
+        policy=journal.policy,
+        anchors=[AnchorSource("anchor", journal.anchor, CHECKPOINT)],
+        now_ms=journal.now_ms + 60_000,
+        settle=writer_step,
+    )
+    assert report.exit is Exit.OK, report.to_lines()
