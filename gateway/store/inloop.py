@@ -106,13 +106,17 @@ class InLoopStore(Reads, Writes):
         """Finish what was submitted, close the log, let go of the medium."""
         if self._closed or self._crashed:
             return
-        if self._failed is None:
-            await self._submit(Note() if self._writer.sealer is None else Seal(close=True))
+        # Nothing may be put behind the end of the log.
         self._closed = True
+        if self._failed is None:
+            await self._enqueue(Note() if self._writer.sealer is None else Seal(close=True))
         self._medium.drop(self._driver, self._writer)
 
     async def _submit(self, item: Item) -> Any:
         await self._check()
+        return await self._enqueue(item)
+
+    async def _enqueue(self, item: Item) -> Any:
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Any] = loop.create_future()
         self._pending.append((item, reply))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from gateway.store.items import Item
 from gateway.store.port import StoreUnknown
-from gateway.store.turns import settle, take_turn
+from gateway.store.turns import Turn, settle, take_turn
 from gateway.store.writer import Writer
 
 GATHER_SHARE: Final = 0.1
@@ -70,13 +70,13 @@ class WriterThread:
             first = self._queue.get()
             if first is None:
                 return
-            # Only what came while the last transaction was being written counts as waiting already.
             batch = self._gather(first, last_sync_s)
             began = self._monotonic_s()
-            failure = self._turn(batch)
+            turn = self._turn(batch)
+            # Asked before anybody is told: whoever comes back with a next call had not been waiting.
             last_sync_s = 0.0 if self._queue.empty() else self._monotonic_s() - began
-            if failure is not None:
-                self._drain(failure)
+            self._call(self._settle, [entry.reply for entry in batch], turn)
+            if turn.failure is not None:
                 return
 
     def _gather(self, first: _Entry, last_sync_s: float) -> list[_Entry]:
@@ -94,36 +94,26 @@ class WriterThread:
             batch.append(entry)
         return batch
 
-    def _turn(self, batch: Sequence[_Entry]) -> str | None:
+    def _turn(self, batch: Sequence[_Entry]) -> Turn:
         try:
-            turn = take_turn(self._writer, self._riders, [entry.item for entry in batch])
+            return take_turn(self._writer, self._riders, [entry.item for entry in batch])
         except BaseException as error:  # noqa: BLE001 - whatever ends this thread must be told to those who wait
             reason = f"the writer was ended by {type(error).__name__}"
-            self._tell(batch, [StoreUnknown(reason)] * len(batch), reason)
-            return reason
-        self._tell(batch, turn.replies, turn.failure)
-        return turn.failure
+            return Turn([StoreUnknown(reason)] * len(batch), reason)
 
-    def _drain(self, failure: str) -> None:
-        """Tell the rest. Whatever is put after this finds `failed` set, as both happen on the loop."""
-        self._call(self._refuse_rest, failure)
-
-    def _refuse_rest(self, failure: str) -> None:
+    def _settle(self, waiting: Sequence["asyncio.Future[Any]"], turn: Turn) -> None:
+        settle(waiting, turn.replies)
+        if turn.failure is None:
+            return
+        # From here on nothing is put into the queue, as that happens on this loop, too; the rest is told here.
+        self.failed = turn.failure
         rest = []
         while not self._queue.empty():
             entry = self._queue.get_nowait()
             if entry is not None:
                 rest.append(entry.reply)
-        settle(rest, [StoreUnknown(failure)] * len(rest))
-
-    def _tell(self, batch: Sequence[_Entry], replies: Sequence[Any], failure: str | None) -> None:
-        self._call(self._settle, [entry.reply for entry in batch], replies, failure)
-
-    def _settle(self, waiting: Sequence["asyncio.Future[Any]"], replies: Sequence[Any], failure: str | None) -> None:
-        if failure is not None:
-            self.failed = failure
-            self.ended.set()
-        settle(waiting, replies)
+        settle(rest, [StoreUnknown(turn.failure)] * len(rest))
+        self.ended.set()
 
     def _call(self, call: Callable[..., None], *args: Any) -> None:
         """Once per batch: each wake-up of the loop costs more than many replies."""

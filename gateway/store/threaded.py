@@ -125,12 +125,13 @@ class SqlStore(Reads, Writes):
         """Finish what was submitted, close the log, release the files. After a failure it only releases them."""
         if self._closing:
             return
+        # Nothing may be put behind the end of the log.
+        self._closing = True
         parts = self._parts
         try:
             if self.failed is None:
-                await self._submit(Seal(close=True) if self._attached else Note())
+                await parts.thread.submit(Seal(close=True) if self._attached else Note())
         finally:
-            self._closing = True
             await parts.thread.stop()
             await parts.readers.close()
             parts.writer.close()

@@ -876,6 +876,17 @@ async def test_closed_store_takes_nothing_and_has_closed_its_log(place: Place, s
     assert (await again.get(delivered.id)).delivered
 
 
+async def test_what_was_submitted_before_the_close_is_finished_and_nothing_after_it(store: Any) -> None:
+    before = [asyncio.ensure_future(store.admit(admission(operation()))) for _ in range(5)]
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await store.note([record(None)])
+    await closing
+    assert all((await one).receipt for one in before)
+
+
 async def test_cancelled_wait_cancels_nothing(store: Any) -> None:
     of = operation()
     waiting = asyncio.ensure_future(store.admit(admission(of)))

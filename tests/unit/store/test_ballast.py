@@ -1,0 +1,153 @@
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.store.ballast import NO_ROOM, Ballast, FolderDisk, need_bytes
+from gateway.store.items import Admit, Alter, Item, Note, Observe
+from gateway.store.port import PayloadKind, Unavailable
+from gateway.store.records import drafts
+from gateway.store.threaded import Limits, Ports, SqlStore
+from tests.unit.store.kit import START_MS, admission, attach, change, cipher, ended, operation, record
+
+MIB = 1024 * 1024
+SIZE, RESERVE = 2 * MIB, 4 * MIB
+
+
+class Disk:
+    """So much space besides the ballast."""
+
+    def __init__(self, folder: Path, besides: int) -> None:
+        self.path = folder / "ballast"
+        self.besides = besides
+
+    def free_bytes(self) -> int:
+        held = self.path.stat().st_size if self.path.exists() else 0
+        return self.besides - held
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "data"
+    made.mkdir(mode=0o700)
+    return made
+
+
+def admits() -> Sequence[Item]:
+    return [Admit(admission(operation()))]
+
+
+def outcome(size: int = 10) -> Sequence[Item]:
+    return [Alter(change(operation(), payloads={PayloadKind.RESULT: bytes(size)}))]
+
+
+def ballast(folder: Path, disk: Any) -> Ballast:
+    return Ballast(folder, disk, size_bytes=SIZE, reserve_bytes=RESERVE)
+
+
+def test_ballast_is_real_bytes(folder: Path) -> None:
+    assert ballast(folder, Disk(folder, 100 * MIB)).held
+    status = (folder / "ballast").stat()
+    assert status.st_size == SIZE
+    assert status.st_blocks * 512 >= SIZE
+
+
+def test_with_space_for_everything_there_is_room(folder: Path) -> None:
+    kept = ballast(folder, Disk(folder, 100 * MIB))
+    assert kept.room(admits()) is None
+    assert kept.shortage() is None
+
+
+def test_below_the_reserve_nothing_new_is_admitted_and_the_ballast_is_kept(folder: Path) -> None:
+    disk = Disk(folder, 100 * MIB)
+    kept = ballast(folder, disk)
+    disk.besides = SIZE + RESERVE - 1
+    assert kept.room(admits()) == kept.shortage() == NO_ROOM
+    assert kept.room(outcome()) is None
+    assert kept.held
+
+
+def test_outcome_that_would_not_fit_gets_the_ballast(folder: Path) -> None:
+    disk = Disk(folder, 100 * MIB)
+    kept = ballast(folder, disk)
+    disk.besides = SIZE
+    kept.room(outcome())
+    assert not kept.held
+    assert (folder / "ballast").stat().st_size == 0
+    assert disk.free_bytes() == SIZE > need_bytes(outcome())
+    assert kept.room(admits()) == kept.shortage() == NO_ROOM
+
+
+def test_ballast_is_taken_again_when_space_returns(folder: Path) -> None:
+    disk = Disk(folder, 100 * MIB)
+    kept = ballast(folder, disk)
+    disk.besides = SIZE
+    kept.room(outcome())
+    disk.besides = SIZE + RESERVE - 1
+    assert kept.room(admits()) == NO_ROOM
+    disk.besides = SIZE + RESERVE
+    assert kept.shortage() is None
+    assert kept.room(admits()) is None
+    assert kept.held
+
+
+def test_disk_that_fills_while_the_ballast_is_written_leaves_no_half(folder: Path, monkeypatch: Any) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    kept = ballast(folder, Disk(folder, 100 * MIB))
+    assert not kept.held
+    assert (folder / "ballast").stat().st_size == 0
+    assert kept.room(admits()) == NO_ROOM
+
+
+def test_start_on_a_full_disk_gives_the_ballast_up(folder: Path) -> None:
+    disk = Disk(folder, 100 * MIB)
+    ballast(folder, disk)
+    disk.besides = SIZE
+    assert not ballast(folder, disk).held
+
+
+def test_ballast_of_another_size_is_made_anew(folder: Path) -> None:
+    disk = Disk(folder, 100 * MIB)
+    Ballast(folder, disk, size_bytes=MIB, reserve_bytes=0)
+    assert ballast(folder, disk).held
+    assert (folder / "ballast").stat().st_size == SIZE
+
+
+def test_need_grows_with_what_is_written() -> None:
+    of = operation()
+    small = need_bytes([])
+    large = {PayloadKind.RESULT: bytes(MIB)}
+    assert need_bytes(outcome(MIB)) - need_bytes(outcome(0)) == 3 * MIB
+    assert need_bytes([Admit(admission(of, payloads=large))]) > small + 3 * MIB
+    assert need_bytes([Observe(of.id, bytes(MIB))]) == small + 3 * MIB
+    assert need_bytes([Note(drafts=drafts([record(of, text="x" * 60_000)]))]) > small + 180_000
+
+
+def test_free_space_is_that_of_the_file_system(folder: Path) -> None:
+    assert FolderDisk(folder).free_bytes() > 0
+
+
+async def test_store_recovers_without_a_restart(folder: Path) -> None:
+    disk = Disk(folder, 100 * MIB)
+    ports = Ports(cipher(), lambda: START_MS, lambda: 0.0, disk=disk)
+    store = await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports, Limits(SIZE, RESERVE))
+    await attach(store)
+    of = operation()
+    await store.admit(admission(of))
+    disk.besides = SIZE
+    assert (await store.change(ended(of))).won
+    assert (folder / "ballast").stat().st_size == 0
+    with pytest.raises(Unavailable) as caught:
+        await store.admit(admission(operation()))
+    assert caught.value.audit
+    assert store.room() == NO_ROOM
+    disk.besides = 100 * MIB
+    assert store.room() is None
+    assert (await store.admit(admission(operation()))).receipt is not None
+    assert (folder / "ballast").stat().st_size == SIZE
+    await store.close()

@@ -1,0 +1,136 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway.store.lock import DataFolder, check_folder, open_private
+from gateway.store.port import Refused
+from gateway.store.threaded import Limits, Ports, SqlStore, database_path
+from tests.unit.store.kit import START_MS, admission, attach, cipher, operation
+
+SMALL = Limits(ballast_bytes=4096, reserve_bytes=0)
+
+
+def ports() -> Ports:
+    return Ports(cipher(), lambda: START_MS, lambda: 0.0)
+
+
+def clock() -> int:
+    return START_MS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "data"
+    made.mkdir(mode=0o700)
+    return made
+
+
+def test_folder_is_made_private(tmp_path: Path) -> None:
+    DataFolder.open(tmp_path / "new", clock).close()
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "new" / "lock").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o701, 0o777])
+def test_folder_that_others_can_enter_is_refused_with_the_cure(folder: Path, mode: int) -> None:
+    folder.chmod(mode)
+    with pytest.raises(Refused, match=f"chmod 0700 {folder}"):
+        check_folder(folder)
+
+
+def test_link_to_a_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(Refused, match="name the folder itself"):
+        check_folder(tmp_path / "link")
+
+
+def test_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match="cannot be made"):
+        check_folder(tmp_path / "file")
+
+
+def test_file_that_others_can_read_is_refused_with_the_cure(folder: Path) -> None:
+    (folder / "gateway.db").touch(mode=0o600)
+    (folder / "gateway.db").chmod(0o640)
+    with pytest.raises(Refused, match="chmod 0600"):
+        open_private(folder / "gateway.db")
+
+
+def test_link_in_place_of_a_file_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").touch(mode=0o600)
+    (folder / "gateway.db").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="Links are not followed"):
+        open_private(folder / "gateway.db")
+
+
+def test_pipe_in_place_of_a_file_is_refused(folder: Path) -> None:
+    os.mkfifo(folder / "gateway.db", 0o600)
+    with pytest.raises(Refused, match="not a plain file"):
+        open_private(folder / "gateway.db")
+
+
+def test_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    with pytest.raises(Refused, match="belongs to user id"):
+        check_folder(folder)
+
+
+def test_second_opening_in_the_same_process_is_refused_and_names_the_holder(folder: Path) -> None:
+    held = DataFolder.open(folder, clock)
+    with pytest.raises(Refused, match=f"in use by another gateway .*pid {os.getpid()}, since {START_MS} ms"):
+        DataFolder.open(folder, clock)
+    # The refused opening has closed its own descriptor; with record locks that would have freed the folder.
+    with pytest.raises(Refused):
+        DataFolder.open(folder, clock)
+    held.close()
+    held.close()
+    DataFolder.open(folder, clock).close()
+
+
+async def test_two_stores_on_one_folder_are_refused(folder: Path) -> None:
+    store = await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports(), SMALL)
+    with pytest.raises(Refused, match="in use"):
+        await SqlStore.open(f"sqlite:///{folder}/other.db", ports(), SMALL)
+    await store.close()
+
+
+async def test_every_file_of_a_store_is_private_whatever_the_umask(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports(), SMALL)
+        await attach(store)
+        await store.admit(admission(operation()))
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        await store.close()
+    finally:
+        os.umask(before)
+    assert set(modes) == {"gateway.db", "gateway.db-wal", "gateway.db-shm", "lock", "ballast"}
+    assert set(modes.values()) == {0o600}
+
+
+async def test_refused_store_lets_go_of_the_folder(folder: Path) -> None:
+    (folder / "gateway.db").write_bytes(b"no database" * 100)
+    (folder / "gateway.db").chmod(0o600)
+    with pytest.raises(Refused, match="cannot be opened as a database"):
+        await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports(), SMALL)
+    DataFolder.open(folder, clock).close()
+
+
+async def test_store_says_what_durability_is_in_force(folder: Path) -> None:
+    store = await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports(), SMALL)
+    assert store.durability == {"journal_mode": "wal", "synchronous": "full"}
+    await store.close()
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/db", "sqlite://", "sqlite:///a.db?mode=ro", "nonsense"])
+def test_address_that_is_no_sqlite_file_is_refused(url: str) -> None:
+    with pytest.raises(Refused, match="sqlite:////absolute"):
+        database_path(url)
+
+
+def test_address_of_a_file_is_made_absolute() -> None:
+    assert database_path("sqlite:////var/lib/gw.db") == Path("/var/lib/gw.db")
+    assert database_path("sqlite:///gw.db") == Path.cwd() / "gw.db"
