@@ -75,8 +75,10 @@ def expected(status: int, method: str, situation: str, *, look_up: bool) -> Read
     return PERHAPS
 
 
-STATUSES = (*UNDONE, 200, 201, 202, 204, 207, 301, 302, 303, 304, 307, 308, 404, 408, 409, 410, 412, 418, 421, 424, 425)
-STATUSES += (429, 451, 499, 500, 502, 503, 504, 507, 508, 599)
+STATUSES = [
+    *UNDONE, 200, 201, 202, 204, 207, 301, 302, 303, 304, 307, 308, 404, 408, 409, 410, 412, 418, 421, 424, 425,
+    429, 451, 499, 500, 502, 503, 504, 507, 508, 599,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("look_up", [True, False])
@@ -142,7 +144,8 @@ LISTS = ("exists", "in_flight", "refused_before_work", "rejected_any", "rejected
     ],
 )
 def test_the_declared_lists_speak_in_order(lists: tuple[str, ...], wanted: str) -> None:
-    rules = action(**dict.fromkeys(lists, ALL))
+    declared: dict[str, Any] = dict.fromkeys(lists, ALL)
+    rules = action(**declared)
 
     assert judge(rules, tried("first"), 1, answer(409), {}).reason == wanted
 
@@ -166,7 +169,9 @@ def test_the_declared_lists_speak_in_order(lists: tuple[str, ...], wanted: str) 
 def test_a_declared_refusal_is_definite_only_where_nothing_else_can_have_run(
     declared: str, situation: str, wanted: Reading
 ) -> None:
-    assert reading(action(**{declared: ALL}), answer(409), situation) is wanted
+    changes: dict[str, Any] = {declared: ALL}
+
+    assert reading(action(**changes), answer(409), situation) is wanted
 
 
 BODY_SAYS_NO = (Predicate(path="ok", equals=(False,)),)

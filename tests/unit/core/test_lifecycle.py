@@ -420,7 +420,7 @@ def test_an_operation_that_was_begun_has_no_baseline_any_more() -> None:
 
 def test_a_deadline_that_has_not_passed_is_refused() -> None:
     for story in (plain(), looked_up().in_doubt()):
-        with pytest.raises(IllegalMoveError, match="may still start|has not passed"):
+        with pytest.raises(IllegalMoveError, match=r"may still start|has not passed"):
             story.tell(DeadlinePassed())
 
 

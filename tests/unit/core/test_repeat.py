@@ -35,6 +35,8 @@ def tried(*standings: Standing | tuple[Standing, int], fence: Standing | None = 
 
 DOUBT, UNSENT, ABSENT, REFUSED = Standing.DOUBT, Standing.UNSENT, Standing.ABSENT, Standing.REFUSED
 LATE = now(300)
+USED_UP = "a fence has used up the operation's id"
+OCCUPIED = "a fence may have used up the operation's id"
 NEVER = action()
 
 
@@ -92,11 +94,11 @@ def test_each_rule_grants(rules: Action, live: Operation, rule: str) -> None:
         (action(**SAME_KEY), tried(ABSENT), now(1), "the action does not declare `resend: on_absence`"),
         (action(**ON_ABSENCE), tried(DOUBT), now(1), "an earlier attempt may have been carried out"),
         (action(**ON_ABSENCE), tried(ABSENT, DOUBT), now(1), "an earlier attempt may have been carried out"),
-        (action(resend=Resend.ON_ABSENCE, reconcile=FENCED), tried(ABSENT), now(1), "a fence has used up the operation's id"),
+        (action(resend=Resend.ON_ABSENCE, reconcile=FENCED), tried(ABSENT), now(1), USED_UP),
         # our own fence may answer in place of the effect
-        (action(**SAME_KEY), tried(DOUBT, fence=DOUBT), now(1), "a fence may have used up the operation's id"),
-        (action(**SAME_KEY), tried(DOUBT, fence=Standing.OPEN), now(1), "a fence may have used up the operation's id"),
-        (action(**SAME_KEY), tried(UNSENT, fence=Standing.SETTLED), now(1), "a fence may have used up the operation's id"),
+        (action(**SAME_KEY), tried(DOUBT, fence=DOUBT), now(1), OCCUPIED),
+        (action(**SAME_KEY), tried(DOUBT, fence=Standing.OPEN), now(1), OCCUPIED),
+        (action(**SAME_KEY), tried(UNSENT, fence=Standing.SETTLED), now(1), OCCUPIED),
     ],
 )  # fmt: skip
 def test_each_broken_condition_refuses(rules: Action, live: Operation, moment: Now, reason: str) -> None:
