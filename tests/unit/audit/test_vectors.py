@@ -107,7 +107,7 @@ def test_seals_and_certificate() -> None:
     assert key.public == public
     assert str(signer.key) == VECTORS["log_key"]["vkey"]
     seals = [item for item in VECTORS["entries"] if item["kind"] == Kind.SEAL]
-    assert len(seals) == 5
+    assert len(seals) == 4
     for item in seals:
         entry = entry_of(item)
         seal = Seal.from_bytes(entry.body)
