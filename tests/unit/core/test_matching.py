@@ -20,7 +20,9 @@ def observed(
 
 
 ANSWER = Answer(
-    200, (("X-State", "done"), ("X-Left", "0")), {"a": {"b": [1, 2]}, "ok": True, "n": 1, "z": None, "e": "", "zero": 0}
+    200,
+    (("X-State", "done"), ("X-Left", "0"), ("X-Empty", "")),
+    {"a": {"b": [1, 2]}, "ok": True, "f": False, "n": 1, "z": None, "e": "", "s": "x", "zero": 0},
 )
 
 TABLE = [
@@ -30,6 +32,12 @@ TABLE = [
     (Predicate(statuses=((201, 299),)), False),
     (Predicate(path="ok"), True),
     (Predicate(path="e"), False),
+    (Predicate(path="f"), False),
+    (Predicate(path="s"), True),
+    (Predicate(path="a"), True),
+    (Predicate(path="a.b"), True),
+    (Predicate(path="a.b[?@ > `5`]"), False),
+    (Predicate(header="x-empty"), True),
     (Predicate(path="zero"), True),
     (Predicate(path="a.nothing"), False),
     (Predicate(path="ok", equals=(True,)), True),
@@ -118,6 +126,7 @@ def test_bodies_that_may_be_cut_are_missing(observation: Observation) -> None:
     [
         (b'{"a":1}', {"a": 1}),
         (b"null", None),
+        (b'{"a":"\\u00e9"}', {"a": "é"}),
         (b'\xef\xbb\xbf{"a":1}', {"a": 1}),
         (b"12345678901234567890", 12345678901234567890),
     ],

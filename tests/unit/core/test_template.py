@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.core.ids import format_id, outward
 from gateway.core.placeholders import variables_of
 from gateway.core.strictjson import Json
-from gateway.core.template import Rendered, origin_of, render_request
+from gateway.core.template import Rendered, _check_shape, origin_of, render_request
 from gateway.model.action import Bind, BindPlace, IdFormat, Precondition, RequestTemplate
 from gateway.model.problem import BrokenInvariantError, Code, Problem
 
@@ -82,6 +82,18 @@ def test_shape_is_checked_on_the_finished_url_whatever_the_template_says(path: s
     with pytest.raises(Problem) as caught:
         render(RequestTemplate("GET", path), {"id": "."})
     assert caught.value.code in {Code.TARGET_REFUSED, Code.INVALID_INPUT}
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://a.example/v1/x/y", "https://a.example/v1", "https://b.example/v1/x", "http://a.example/v1/x",
+     "https://a.example:444/v1/x", "https://u@a.example/v1/x", "https://a.example/v1/x?y", "https://a.example/v1/%2E."],
+)  # fmt: skip
+def test_an_address_of_another_shape_is_refused_whoever_made_it(url: str) -> None:
+    _check_shape("https://a.example/v1/x", "https://a.example/v1", "/x")
+    with pytest.raises(Problem) as caught:
+        _check_shape(url, "https://a.example/v1", "/x")
+    assert caught.value.code is Code.TARGET_REFUSED
 
 
 @given(st.text(), st.text(), st.booleans())
@@ -234,6 +246,7 @@ def test_rendering_twice_gives_the_same_bytes() -> None:
     ("url", "origin"),
     [
         ("https://A.example:443/x", "https://a.example"),
+        ("https://a.example/x", "https://a.example"),
         ("http://a.example:80", "http://a.example"),
         ("http://a.example:443", "http://a.example:443"),
         ("http://[::1]:8080/x?y", "http://[::1]:8080"),
