@@ -260,6 +260,10 @@ class Store(Protocol):
         """Sign what is unsealed, if anything is."""
         ...
 
+    async def close_log(self) -> None:
+        """End the log, signed. Afterwards records are refused as before `attach`; the rest goes on, to be exported."""
+        ...
+
     async def heartbeat(self) -> None:
         """Let the log say, signed, that nothing happened."""
         ...
@@ -294,7 +298,7 @@ class Store(Protocol):
     async def put_meta(self, name: str, value: bytes | None, records: Sequence[Record]) -> None: ...
 
     async def tail(self, limit: int) -> Sequence[TailFrame]:
-        """Frames not yet pruned, in order of seq."""
+        """Frames not yet pruned, in order of seq; what `prune` was called for last is no longer among them."""
         ...
 
     async def prune(self, through_seq: int, origin: str | None = None) -> None:

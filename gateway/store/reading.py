@@ -26,6 +26,7 @@ class Reads(ABC):
     """Every reading call of the port, on top of one way to run a query."""
 
     _cipher: Cipher
+    _pruned: tuple[str | None, int]
 
     @abstractmethod
     async def _fetch(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
@@ -118,7 +119,8 @@ class Reads(ABC):
 
     async def tail(self, limit: int) -> Sequence[TailFrame]:
         """Frames not yet pruned, oldest log first, in order of seq."""
-        rows = await self._fetch(statements.TAIL, {"limit": limit})
+        origin, seq = self._pruned
+        rows = await self._fetch(statements.TAIL, {"limit": limit, "pruned_origin": origin, "pruned_seq": seq})
         return [TailFrame(segment, seq, bytes(frame), origin) for segment, seq, frame, origin in rows]
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import (
     Boolean,
     Dialect,
     Select,
+    String,
     Table,
     and_,
     bindparam,
@@ -195,9 +196,16 @@ DEFINITION: Final = Statement(select(definitions.c.body).where(definitions.c.dig
 KEYS: Final = Statement(select(keys).order_by(keys.c.created_ms, keys.c.key_id))
 CREDENTIALS: Final = Statement(select(credentials).order_by(credentials.c.name))
 META: Final = Statement(select(meta.c.value).where(meta.c.name == bindparam("name")))
+_NEWEST_ORIGIN: Final = select(origins.c.origin).order_by(origins.c.number.desc()).limit(1).scalar_subquery()
 TAIL: Final = Statement(
     select(audit_tail.c.segment, audit_tail.c.seq, audit_tail.c.frame, origins.c.origin)
     .join_from(audit_tail, origins, audit_tail.c.origin == origins.c.number)
+    .where(
+        or_(
+            audit_tail.c.seq > bindparam("pruned_seq"),
+            origins.c.origin != func.coalesce(bindparam("pruned_origin", type_=String), _NEWEST_ORIGIN),
+        )
+    )
     .order_by(audit_tail.c.origin, audit_tail.c.seq)
     .limit(bindparam("limit"))
 )

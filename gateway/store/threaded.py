@@ -71,7 +71,6 @@ class SqlStore(Reads, Writes):
         """Use `open`."""
         self._cipher = cipher
         self._parts = parts
-        self._attached = False
         self._closing = False
         self._durability = parts.durability
 
@@ -110,17 +109,6 @@ class SqlStore(Reads, Writes):
         """Why nothing new would be admitted just now, or None."""
         return self._parts.ballast.shortage()
 
-    async def attach(self, sealer: Any, frames: Sequence[Any]) -> None:
-        """Take a started sealer and store the frames of its start."""
-        await super().attach(sealer, frames)
-        self._attached = True
-
-    async def close_log(self) -> None:
-        """End the log's segment cleanly while its last frames can still be read and exported; records are refused."""
-        if self._attached and self.failed is None:
-            self._attached = False
-            await self._submit(Seal(close=True))
-
     async def close(self) -> None:
         """Finish what was submitted, close the log, release the files. After a failure it only releases them."""
         if self._closing:
@@ -130,7 +118,7 @@ class SqlStore(Reads, Writes):
         parts = self._parts
         try:
             if self.failed is None:
-                await parts.thread.submit(Seal(close=True) if self._attached else Note())
+                await parts.thread.submit(Note() if parts.writer.sealer is None else Seal(close=True))
         finally:
             await parts.thread.stop()
             await parts.readers.close()

@@ -120,6 +120,8 @@ class Writer:
             self._hit(points.WRITTEN)
             self._link.commit()
             self._counts = counts
+            if effects.close:
+                self._sealer = None
             self._definitions.update(effects.definitions)
             self._hit(points.COMMITTED)
         replies = [

@@ -47,6 +47,9 @@ class Writes(ABC):
     What can be wrong with a call is found here, where it hurts its caller alone: in the batch it would hurt everybody.
     """
 
+    _pruned: tuple[str | None, int] = (None, -1)
+    """Frames up to here are as good as gone, though the transaction that deletes them may be yet to come."""
+
     @abstractmethod
     async def _submit(self, item: Item) -> Any:
         """Hand to the writer and wait for its reply. Raises Unavailable, StoreUnknown."""
@@ -92,6 +95,10 @@ class Writes(ABC):
         """Sign what is unsealed."""
         await self._submit(Seal())
 
+    async def close_log(self) -> None:
+        """End the log, signed; the store lives on without it."""
+        await self._submit(Seal(close=True))
+
     async def heartbeat(self) -> None:
         """Let the log say that nothing happened."""
         await self._submit(Seal(heartbeat=True))
@@ -129,6 +136,7 @@ class Writes(ABC):
     async def prune(self, through_seq: int, origin: str | None = None) -> None:
         """Forget exported frames; rides in the next transaction."""
         self._ride(Prune(origin, through_seq))
+        self._pruned = origin, through_seq
 
     async def retire(self, before_ms: int, limit: int) -> int:
         """Replace old final operations by tombstones; how many."""

@@ -654,6 +654,27 @@ async def test_prune_forgets_exported_frames_with_the_next_transaction(store: An
     assert [frame.seq for frame in await store.tail(2)] == [3, 4]
 
 
+async def test_pruned_frames_are_not_shown_while_their_deletion_waits(store: Any) -> None:
+    await store.note([record(None)])
+    await store.prune(0)
+    assert [frame.seq for frame in await store.tail(1)] == [1]
+    await store.prune(1)
+    assert await store.tail(1) == []
+
+
+async def test_log_ends_before_the_store_so_that_its_end_can_be_exported(place: Place, store: Any) -> None:
+    await store.note([record(None)])
+    await store.close_log()
+    assert (await kinds(store))[-2:] == ["close", "seal"]
+    with pytest.raises(Unavailable) as caught:
+        await store.note([record(None)])
+    assert caught.value.audit
+    await store.prune(3)
+    await store.close()
+    again = await place.open(attached=False)
+    assert await again.tail(10) == []
+
+
 async def test_frames_of_an_earlier_log_wait_beside_those_of_the_new_one(place: Place, store: Any) -> None:
     of = operation()
     await admit(store, of)
@@ -884,7 +905,7 @@ async def test_what_was_submitted_before_the_close_is_finished_and_nothing_after
     with pytest.raises(Unavailable):
         await store.note([record(None)])
     await closing
-    assert all((await one).receipt for one in before)
+    assert all(one.receipt for one in await asyncio.gather(*before))
 
 
 async def test_cancelled_wait_cancels_nothing(store: Any) -> None:
