@@ -1,0 +1,246 @@
+"""What a caller is told to do: one or two sentences for a model, and the same as one word.
+
+Nothing that a caller submitted or a service answered is repeated here: these sentences are read as the gateway's own.
+"""
+
+from enum import StrEnum
+from math import ceil
+
+from gateway.model.action import Action
+from gateway.model.operation import Executed, Operation, State
+
+_DO_NOT = "Do not send it again, in this or another form"
+_TELL = "tell a person who can look at the service itself"
+
+
+class Next(StrEnum):
+    """The caller's next step. Public: values are never renamed."""
+
+    DONE = "done"
+    WAIT = "wait"
+    DO_NOT_REPEAT = "do_not_repeat"
+    ASK_PERSON = "ask_person"
+    FIX_AND_RESUBMIT = "fix_and_resubmit"
+
+
+def next_step(operation: Operation) -> str:
+    """The caller's next step as one word of `Next`."""
+    match operation.state:
+        case State.SUCCEEDED | State.FAILED | State.CANCELLED:
+            return _step_at_end(operation).value
+        case State.UNRESOLVED:
+            return (Next.DO_NOT_REPEAT if operation.superseded else Next.ASK_PERSON).value
+        case State.IN_DOUBT:
+            return Next.DO_NOT_REPEAT.value
+        case State.READY if operation.ambiguous and not _is_read(operation):
+            return Next.DO_NOT_REPEAT.value
+        case _:
+            return Next.WAIT.value
+
+
+def _step_at_end(operation: Operation) -> Next:
+    if operation.contradicted:
+        return Next.ASK_PERSON
+    if operation.state is State.SUCCEEDED:
+        return Next.DONE
+    if operation.executed is Executed.NO or _is_read(operation):
+        return Next.FIX_AND_RESUBMIT
+    return Next.DO_NOT_REPEAT if operation.executed is Executed.YES else Next.ASK_PERSON
+
+
+def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
+    """What happened, what not to do, what to do next. `now_ms` is wall-clock milliseconds since the Unix epoch."""
+    match operation.state:
+        case State.HELD:
+            return (
+                "It waits for a person's decision; nothing has been sent. Do not submit it again, and ask for this"
+                " operation later."
+            )
+        case State.READY:
+            return _ready(operation, action, now_ms)
+        case State.SENDING:
+            return f"It is being carried out now and its outcome is not known yet. {_wait(operation, now_ms)}"
+        case State.ACCEPTED:
+            return (
+                "The service took it and is working on it; its outcome is not known yet."
+                f" {_contradiction(operation)}{_wait(operation, now_ms)}"
+            )
+        case State.IN_DOUBT:
+            return _in_doubt(operation, now_ms)
+        case State.UNRESOLVED:
+            return _unresolved(operation, action)
+        case State.SUCCEEDED:
+            return _succeeded(operation)
+        case State.FAILED:
+            return _failed(operation, action)
+        case State.CANCELLED:
+            return _cancelled(operation)
+
+
+def _is_read(operation: Operation) -> bool:
+    return operation.effect == "read"
+
+
+def _wait(operation: Operation, now_ms: int) -> str:
+    return f"Do not submit it again; ask for this operation again{_in_seconds(operation, now_ms)}."
+
+
+def _in_seconds(operation: Operation, now_ms: int) -> str:
+    if operation.next_ms is None or operation.next_ms <= now_ms:
+        return " in a moment"
+    seconds = ceil((operation.next_ms - now_ms) / 1000)
+    return f" in about {seconds} second{'' if seconds == 1 else 's'}"
+
+
+def _ready(operation: Operation, action: Action, now_ms: int) -> str:
+    if action.is_read and operation.sends:
+        return f"There is no usable answer yet, and the gateway asks again by itself. {_wait(operation, now_ms)}"
+    if operation.ambiguous:
+        return (
+            "An earlier attempt may have been carried out; the gateway repeats it under the same key, which the service"
+            f" takes for one operation. {_DO_NOT}; ask for this operation again{_in_seconds(operation, now_ms)}."
+        )
+    if operation.sends:
+        return f"Nothing has been executed so far, and the gateway tries again by itself. {_wait(operation, now_ms)}"
+    return f"It is waiting for its turn; nothing has been sent. {_wait(operation, now_ms)}"
+
+
+def _contradiction(operation: Operation) -> str:
+    return "What was seen contradicts itself, and people have been told. " if operation.contradicted else ""
+
+
+def _in_doubt(operation: Operation, now_ms: int) -> str:
+    return (
+        f"It may or may not have been carried out: no usable answer came back. {_contradiction(operation)}{_DO_NOT};"
+        f" the gateway is asking the service, so ask for this operation again{_in_seconds(operation, now_ms)}."
+    )
+
+
+def _unresolved(operation: Operation, action: Action) -> str:
+    if operation.superseded:
+        return (
+            "It may have been carried out, and a person has put another operation in its place."
+            f" {_DO_NOT}; go on with the other operation."
+        )
+    if operation.next_ms is not None:
+        searched = "the gateway could not find out in time; it keeps looking at longer intervals"
+    elif action.reconcile is not None or operation.handle is not None:
+        searched = "the gateway could not find out and has stopped looking"
+    else:
+        searched = "this service offers no way to look it up"
+    return (
+        f"It may have been carried out, and {searched}. {_contradiction(operation)}{_DO_NOT}: {_TELL}, for only a"
+        " person can settle it or put another operation in its place."
+    )
+
+
+def _alarm(operation: Operation) -> str | None:
+    """What is said of an end that later evidence contradicts; it comes before everything else."""
+    if not operation.contradicted:
+        return None
+    claim = {
+        State.SUCCEEDED: "It was recorded as carried out",
+        State.FAILED: "It was recorded as failed",
+        State.CANCELLED: "It was recorded as cancelled",
+    }[operation.state]
+    return f"{claim}, and evidence seen later contradicts that. {_DO_NOT}; {_TELL} before you build on it."
+
+
+def _succeeded(operation: Operation) -> str:
+    alarm = _alarm(operation)
+    if alarm is not None:
+        return alarm
+    if operation.basis == "attestation":
+        return "A person recorded it as carried out, without proof. It is settled; do not send it again."
+    told = {
+        "answer": "It was carried out, and the service's own answer says so.",
+        "handle": "It was carried out: the service took it and finished it.",
+        "state": "It was carried out: the service was in another state before and is in the wanted one now.",
+    }.get(operation.basis or "", "It was carried out: its answer was lost, and the service's own record shows it.")
+    if operation.output_valid is False:
+        return f"{told} The answer does not have the declared form, which does not undo it: do not send it again."
+    return f"{told} It is done; do not send it again."
+
+
+def _failed(operation: Operation, action: Action) -> str:
+    alarm = _alarm(operation)
+    if alarm is not None:
+        return alarm
+    if operation.basis == "attestation":
+        return _attested(operation)
+    if action.is_read:
+        return _failed_read(operation)
+    if operation.executed is Executed.YES:
+        return (
+            "It was carried out at the service and failed there, so it may have left traces. Do not send the same"
+            " again; read its error, and ask a person if it is not plain what is left."
+        )
+    if operation.executed is Executed.UNKNOWN:
+        return (
+            "The service says that it failed and not how far it came, so it may have left traces."
+            f" {_DO_NOT}; {_TELL} first."
+        )
+    return _not_executed(operation)
+
+
+def _attested(operation: Operation) -> str:
+    told = {
+        Executed.NO: "A person recorded it as not executed, without proof. It is settled",
+        Executed.YES: "A person recorded it as executed and failed, without proof. It is settled",
+        Executed.UNKNOWN: "A person recorded it as failed, and that nobody knows how far it came. It is settled",
+    }[operation.executed]
+    if operation.executed is Executed.NO:
+        return f"{told}; submit a new operation only if it is still wanted."
+    return f"{told}; do not send it again unless a person says so."
+
+
+def _failed_read(operation: Operation) -> str:
+    if operation.basis == "answer":
+        return (
+            "The service refused the read; nothing was changed by it. Read its error and correct the request before you"
+            " submit a new one."
+        )
+    return (
+        "The read got no usable answer. That says nothing about whether the thing exists or was done: do not conclude"
+        " anything from it, and read again later if you need to know."
+    )
+
+
+def _not_executed(operation: Operation) -> str:
+    code = operation.failure.code if operation.failure is not None else ""
+    if operation.basis in {"fence", "absence"} and code != "rejected":
+        return (
+            "It was not executed, and no copy of it can take effect any more. Submit a new operation if it is still"
+            " wanted."
+        )
+    if operation.basis in {"probe", "handle"}:
+        return (
+            "The service says that it failed before anything was done; nothing was executed. Correct the cause before"
+            " you submit a new operation."
+        )
+    if code == "refused":
+        return (
+            "The service turned it away before any work; nothing was executed. Submit a new operation later, if it is"
+            " still wanted."
+        )
+    if code == "rejected":
+        return (
+            "The service refused it; nothing was executed. Read its error and correct the cause before you submit a new"
+            " operation; the same request would be refused again."
+        )
+    return (
+        "It never left the gateway, or provably had no effect; nothing was executed. Submit a new operation once the"
+        " cause is gone, if it is still wanted."
+    )
+
+
+def _cancelled(operation: Operation) -> str:
+    alarm = _alarm(operation)
+    if alarm is not None:
+        return alarm
+    if operation.failure is not None and operation.failure.code == "too_late":
+        return (
+            "It could not be started before its start deadline and was cancelled; nothing was executed. Submit a new"
+            " operation if it is still wanted."
+        )
+    return "It was cancelled before anything was executed. Submit a new operation only if it is wanted again."
