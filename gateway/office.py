@@ -96,15 +96,12 @@ async def open_office(
     paths = Paths(Path(settings.data_folder))
     if not paths.data_key.exists() and DATA_KEY_VARIABLE not in environment:
         raise Refused(f"{paths.folder} is not the data folder of a gateway. Run `gateway init` first.")
-    data_key = load_key(paths.data_key, environment.get(DATA_KEY_VARIABLE), DATA_KEY_VARIABLE)
     vault_key = load_vault_key(Path(settings.vault.key_file), settings.vault.key)
-    ports = StorePorts(DataKeyCipher(data_key, chance.bytes), clock.wall_ms, lambda: clock.boot_ms() / 1000)
-    limits = Limits(ballast_bytes=settings.store.ballast_bytes, batch_max=settings.store.batch_max)
-    store = await SqlStore.open(settings.store.url or paths.database, ports, limits)
+    store = await open_store(settings, paths, environment, clock, chance)
     exporter: Exporter | None = None
     try:
         origin, exporter, publisher, quarantine = await _open_log(settings, paths, store, clock, chance)
-        keys, vault = Keys(store, clock, chance), Vault(store, vault_key, clock, chance, also=(data_key,))
+        keys, vault = Keys(store, clock, chance), Vault(store, vault_key, clock, chance)
         await keys.load()
         await vault.load()
         yield Office(settings, paths, store, exporter, publisher, keys, vault, origin, quarantine)
@@ -115,6 +112,16 @@ async def open_office(
         await store.close()
         if exporter is not None:
             exporter.close()
+
+
+async def open_store(
+    settings: Settings, paths: Paths, environment: Mapping[str, str], clock: Clock, chance: Chance
+) -> SqlStore:
+    """The store of a data folder, without its log: for what must be set right before the log can go on."""
+    data_key = load_key(paths.data_key, environment.get(DATA_KEY_VARIABLE), DATA_KEY_VARIABLE)
+    ports = StorePorts(DataKeyCipher(data_key, chance.bytes), clock.wall_ms, lambda: clock.boot_ms() / 1000)
+    limits = Limits(ballast_bytes=settings.store.ballast_bytes, batch_max=settings.store.batch_max)
+    return await SqlStore.open(settings.store.url or paths.database, ports, limits)
 
 
 async def _export_rest(store: SqlStore, exporter: Exporter, publisher: Publisher) -> None:
@@ -182,19 +189,26 @@ async def _new_origin(
     settings: Settings, paths: Paths, store: SqlStore, chance: Chance, reason: str
 ) -> tuple[str, DiskDirectory, Exporter]:
     """The store is older than its log: go on under a new name, hold writes, and leave the old files as they are."""
+    origin = next_origin(settings, paths, chance)
+    await store.put_meta(ORIGIN_META, origin.encode(), ())
+    await store.put_meta(QUARANTINE_META, reason.encode(), ())
+    log.error("quarantine", reason=reason, origin=origin)
+    directory = DiskDirectory(log_folder(paths.audit, origin))
+    return origin, directory, Exporter(directory)
+
+
+def next_origin(settings: Settings, paths: Paths, chance: Chance) -> str:
+    """A name that no log of this installation ever had, and a key for it."""
+    taken = {signer.name for signer in read_signers(paths.log_key)}
     number = 2
-    while log_folder(paths.audit, f"{settings.audit.origin}/{number}").exists():
+    while f"{settings.audit.origin}/{number}" in taken:
         number += 1
     origin = f"{settings.audit.origin}/{number}"
     with paths.log_key.open("a", encoding="ascii") as file:
         file.write(NoteSigner.generate(origin, chance.bytes).to_line() + "\n")
         file.flush()
         os.fsync(file.fileno())
-    await store.put_meta(ORIGIN_META, origin.encode(), ())
-    await store.put_meta(QUARANTINE_META, reason.encode(), ())
-    log.error("quarantine", reason=reason, origin=origin)
-    directory = DiskDirectory(log_folder(paths.audit, origin))
-    return origin, directory, Exporter(directory)
+    return origin
 
 
 def _recipients(settings: Settings) -> list[Recipient]:

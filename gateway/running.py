@@ -18,6 +18,7 @@ from gateway.catalog.registry import Catalog
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.log_keeper import Cadence, LogKeeper
+from gateway.engine.logs import bind_mask
 from gateway.engine.output import Shaping
 from gateway.engine.ports import NoPoints, Points
 from gateway.engine.tasks import Tasks
@@ -90,6 +91,7 @@ async def run_gateway(
     try:
         await way.self_test()
         async with open_office(settings, environment, clock, chance) as office:
+            bind_mask(lambda: office.vault.mask)
             ports = Ports(
                 store=office.store,
                 transport=way,

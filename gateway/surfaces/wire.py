@@ -8,6 +8,8 @@ import orjson
 from gateway.core.guidance import guidance, next_step
 from gateway.core.judge import claim
 from gateway.engine.gateway import View, attest_digest
+from gateway.engine.keys import KeyLine
+from gateway.engine.vault import CredentialLine
 from gateway.model.evidence import Evidence, Finding
 from gateway.model.operation import Attempt, Operation, State
 from gateway.model.problem import Problem
@@ -171,3 +173,38 @@ def _request_deadline(view: View) -> int | None:
 def _receipt(view: View) -> dict[str, Any] | None:
     receipt = view.receipt
     return None if receipt is None else {"origin": receipt.origin, "seq": receipt.seq, "leaf": receipt.leaf}
+
+
+def parse_instant(text: str) -> int | None:
+    """RFC 3339 with a zone as milliseconds since the epoch, None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return None if moment.tzinfo is None else int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def key_document(line: KeyLine) -> dict[str, Any]:
+    """A key without its secret."""
+    return {
+        "key_id": line.key_id,
+        "prefix": line.prefix,
+        "kind": line.kind.value,
+        "name": line.name,
+        "owner": line.owner,
+        "created_at": instant(line.created_ms),
+        "expires_at": instant(line.expires_ms),
+        "revoked_at": instant(line.revoked_ms),
+        "usable": line.usable,
+    }
+
+
+def credential_document(line: CredentialLine) -> dict[str, Any]:
+    """A credential without its value."""
+    return {
+        "name": line.name,
+        "kind": line.kind,
+        "origin": line.origin,
+        "changed_at": instant(line.changed_ms),
+        "readable": line.readable,
+    }

@@ -1,18 +1,15 @@
 """Keys and credentials over REST, for people; secrets go in and never come out again."""
 
-from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
 
 from gateway.core.acl import require_deed
-from gateway.engine.keys import KeyLine
-from gateway.engine.vault import CredentialLine
 from gateway.model.principal import Deed, PrincipalKind
 from gateway.model.problem import Code, FieldError, Problem
 from gateway.surfaces.documents import Document
 from gateway.surfaces.rest.call import Call, Reply
-from gateway.surfaces.wire import instant
+from gateway.surfaces.wire import credential_document, key_document, parse_instant
 
 
 class NewKeyRequest(Document):
@@ -82,7 +79,7 @@ async def list_keys(call: Call) -> Reply:
     """`GET /v1/keys`."""
     require_deed(call.who, Deed.ADMINISTER)
     call.query({})
-    return Reply(200, {"keys": [_key(line) for line in call.ports.keys.list()]})
+    return Reply(200, {"keys": [key_document(line) for line in call.ports.keys.list()]})
 
 
 async def create_key(call: Call) -> Reply:
@@ -92,7 +89,7 @@ async def create_key(call: Call) -> Reply:
     kind = PrincipalKind(body.kind)
     owner = body.owner or (body.name if kind is PrincipalKind.PERSON else call.who.name)
     made = await call.ports.keys.create(kind, body.name, owner, by=call.who.name, expires_ms=_expiry(body.expires_at))
-    return Reply(201, {"key": made.text, "line": _key(made.line)}, {"Cache-Control": "no-store"})
+    return Reply(201, {"key": made.text, "line": key_document(made.line)}, {"Cache-Control": "no-store"})
 
 
 async def revoke_key(call: Call) -> Reply:
@@ -107,7 +104,7 @@ async def list_credentials(call: Call) -> Reply:
     """`GET /v1/credentials`."""
     require_deed(call.who, Deed.ADMINISTER)
     call.query({})
-    return Reply(200, {"credentials": [_credential(line) for line in call.ports.vault.list()]})
+    return Reply(200, {"credentials": [credential_document(line) for line in call.ports.vault.list()]})
 
 
 async def put_credential(call: Call) -> Reply:
@@ -122,7 +119,7 @@ async def put_credential(call: Call) -> Reply:
         by=call.who.name,
         header_name=body.header_name,
     )
-    return Reply(200, _credential(line))
+    return Reply(200, credential_document(line))
 
 
 async def remove_credential(call: Call) -> Reply:
@@ -137,35 +134,8 @@ async def remove_credential(call: Call) -> Reply:
 def _expiry(text: str | None) -> int | None:
     if text is None:
         return None
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            raise ValueError("no zone")
-        return int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):
+    moment = parse_instant(text)
+    if moment is None:
         error = FieldError("/expires_at", "That is not a time.", "Use RFC 3339 with a zone, `2027-01-31T00:00:00Z`.")
-        raise Problem(Code.INVALID_INPUT, "The expiry is not a time.", error.guidance, errors=(error,)) from None
-
-
-def _key(line: KeyLine) -> dict[str, object]:
-    return {
-        "key_id": line.key_id,
-        "prefix": line.prefix,
-        "kind": line.kind.value,
-        "name": line.name,
-        "owner": line.owner,
-        "created_at": instant(line.created_ms),
-        "expires_at": instant(line.expires_ms),
-        "revoked_at": instant(line.revoked_ms),
-        "usable": line.usable,
-    }
-
-
-def _credential(line: CredentialLine) -> dict[str, object]:
-    return {
-        "name": line.name,
-        "kind": line.kind,
-        "origin": line.origin,
-        "changed_at": instant(line.changed_ms),
-        "readable": line.readable,
-    }
+        raise Problem(Code.INVALID_INPUT, "The expiry is not a time.", error.guidance, errors=(error,))
+    return moment

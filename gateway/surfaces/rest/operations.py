@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -15,7 +14,7 @@ from gateway.model.problem import Code, Problem
 from gateway.store.port import Filter
 from gateway.surfaces.documents import AttestRequest, Submission
 from gateway.surfaces.rest.call import Call, Reply, invalid_query
-from gateway.surfaces.wire import operation_document
+from gateway.surfaces.wire import operation_document, parse_instant
 
 NAME: Final = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 SECONDS: Final = re.compile(r"\d{1,6}", re.ASCII)
@@ -125,10 +124,10 @@ async def list_operations(call: Call) -> Reply:
 def _instant(text: str | None) -> int | None:
     if text is None:
         return None
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise invalid_query("since") from None
+    moment = parse_instant(text)
+    if moment is None:
+        raise invalid_query("since")
+    return moment
 
 
 def _documents(call: Call, views: Sequence[View]) -> list[dict[str, object]]:

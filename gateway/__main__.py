@@ -1,0 +1,5 @@
+"""`python -m gateway`: the same program as `gateway`."""
+
+from gateway.app import main
+
+main()

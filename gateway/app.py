@@ -1,0 +1,83 @@
+"""The composition root and the program's entry: the only module that knows every concrete class."""
+
+import importlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from gateway.engine.chance import Chance, SystemChance
+from gateway.engine.clock import Clock, SystemClock
+from gateway.founding import found, go_on
+from gateway.office import open_office
+from gateway.running import serve
+from gateway.settings import Settings
+from gateway.surfaces.cli.composition import Initialised, InitOptions, Opened
+
+MARKER = "action-gateway"
+PACKAGES = ("gateway", "adapters", "audit", "fixtures")
+
+
+class StrangerError(RuntimeError):
+    """A package of the same name, but not ours, answers an import: this environment is shared with something else."""
+
+
+def check_packages() -> None:
+    """Refuse to run beside strangers: `adapters`, `audit` and `fixtures` are names that others use as well."""
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        if getattr(package, "MARKER", None) != MARKER:
+            where = getattr(package, "__file__", None) or "an unknown place"
+            raise StrangerError(
+                f"The package {name!r} at {where} does not belong to the Action Gateway. Install the gateway into an"
+                " environment of its own (venv, pipx, `uv tool install`, or a container)."
+            )
+
+
+class App:
+    """Fills `surfaces.cli.composition.Composition` with the real parts."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """`environment` is read once, here."""
+        self.environment = environment
+        self.clock: Clock = SystemClock()
+        self.chance: Chance = SystemChance()
+
+    async def initialise(self, options: InitOptions) -> Initialised:
+        """Make a new gateway in a folder."""
+        return await found(options, self.environment, self.clock, self.chance)
+
+    @asynccontextmanager
+    async def open(self, settings: Settings) -> AsyncIterator[Opened]:
+        """Open the data folder without running anything."""
+        async with open_office(settings, self.environment, self.clock, self.chance) as office:
+            yield Opened(
+                office.store,
+                office.keys,
+                office.vault,
+                office.origin,
+                office.quarantine,
+                office.paths.audit,
+            )
+
+    async def recover(self, settings: Settings, *, person: str, reason: str, accept_loss: bool) -> str:
+        """Lift a quarantine, or go on after a loss."""
+        return await go_on(
+            settings, self.environment, self.clock, self.chance, person=person, reason=reason, accept_loss=accept_loss
+        )
+
+    async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:
+        """Serve until SIGTERM or SIGINT."""
+        return await serve(settings, self.environment, self.clock, self.chance, ready=ready)
+
+
+def main() -> None:
+    """The `gateway` program."""
+    try:
+        check_packages()
+    except StrangerError as stranger:
+        sys.stderr.write(f"gateway: {stranger}\n")
+        raise SystemExit(2) from None
+    from gateway.surfaces.cli.main import run  # noqa: PLC0415 - the check above comes before everything else
+
+    raise SystemExit(run(App(dict(os.environ)), sys.argv[1:]))

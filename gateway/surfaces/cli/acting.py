@@ -1,0 +1,365 @@
+"""Commands of callers: call, operations, runs, actions."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from gateway.core.strictjson import JsonError, parse
+from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
+from gateway.surfaces.cli.context import Context, Exit, current, fail, read_text
+from gateway.surfaces.cli.render import exit_code, print_operation, print_operations, print_table
+
+operations = typer.Typer(no_args_is_help=True, help="Read, settle and cancel operations.")
+runs = typer.Typer(no_args_is_help=True, help="Read what a run has done so far.")
+actions = typer.Typer(no_args_is_help=True, help="See what this key may run.")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print the document as JSON.")]
+OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="An id, `op_…`.")]
+POLL_SECONDS = 20.0
+
+
+def call(
+    action: Annotated[str, typer.Argument(help="Name of a declared action.")],
+    *,
+    arg: Annotated[
+        list[str] | None, typer.Option("--arg", help="One argument, `name=value`; may be given again.")
+    ] = None,
+    args: Annotated[str | None, typer.Option("--args", help="All arguments as a JSON object; `-` reads them.")] = None,
+    key: Annotated[str | None, typer.Option(help="Your own key for this task; made if not given.")] = None,
+    run: Annotated[str | None, typer.Option(help="Your own id of this run.")] = None,
+    supersedes: Annotated[str | None, typer.Option(help="Unresolved operation to replace; people only.")] = None,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the outcome.")] = 25.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Submit an operation and wait for its outcome.
+
+    Exit codes: 0 success, 1 error, 2 usage, 3 unknown, 4 held, 5 gateway unreachable and nothing left, 6 refused.
+    """
+    context = current()
+    context.as_json = as_json
+    context.run(_call(context, action, arg or [], args, key=key, run=run, supersedes=supersedes, wait=wait))
+
+
+async def _call(
+    context: Context,
+    action: str,
+    pairs: list[str],
+    text: str | None,
+    *,
+    key: str | None,
+    run: str | None,
+    supersedes: str | None,
+    wait: float,
+) -> None:
+    client = _client(context)
+    arguments = await _arguments(client, action, pairs, text)
+    minted = key or f"cli-{context.composition.chance.bytes(16).hex()}"
+    body = {"action": action, "args": arguments, "key": minted, "run": run, "supersedes": supersedes}
+    body = {name: value for name, value in body.items() if value is not None}
+    first_wait = min(wait, POLL_SECONDS)
+    try:
+        answer = await client.call(
+            "POST",
+            "/v1/operations",
+            body=body,
+            wait_seconds=first_wait,
+            headers={"Prefer": f"wait={int(first_wait)}"},
+        )
+    except Unreachable as error:
+        fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
+    except AnswerLost:
+        # The submission may have been taken. It carried our key, so we can ask instead of sending again.
+        answer = await _ask_by_key(client, action, minted)
+    await _show(context, client, answer, wait=wait - first_wait)
+
+
+async def _ask_by_key(client: Client, action: str, key: str) -> Answer:
+    try:
+        found = await client.call("GET", "/v1/operations", query={"key": key, "action": action})
+    except (Unreachable, AnswerLost):
+        fail(
+            f"The gateway's answer was lost and it cannot be asked now. The operation may exist under the key {key}."
+            f" Do not submit it under another key; later: gateway operations list --key {key}",
+            Exit.UNKNOWN,
+        )
+    listed = found.document.get("operations", []) if isinstance(found.document, dict) else []
+    if found.is_problem or not listed:
+        fail(
+            f"The gateway's answer was lost, and it knows no operation under the key {key}."
+            " Submitting again under the same key is safe.",
+            Exit.UNKNOWN,
+        )
+    return Answer(200, listed[0], found.headers)
+
+
+async def _arguments(client: Client, action: str, pairs: list[str], text: str | None) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if text is not None:
+        try:
+            given = parse(read_text(Path("-")).encode() if text == "-" else text.encode())
+        except JsonError as error:
+            fail(f"--args is not JSON: {error}", Exit.USAGE)
+        if not isinstance(given, dict):
+            fail("--args must be a JSON object.", Exit.USAGE)
+    if not pairs:
+        return given
+    types = await _argument_types(client, action)
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            fail("--arg takes name=value.", Exit.USAGE)
+        given[name] = _typed(value, types.get(name))
+    return given
+
+
+async def _argument_types(client: Client, action: str) -> dict[str, Any]:
+    """The declared types, so that `--arg version=42` is a string where a string is wanted."""
+    try:
+        answer = await client.call("GET", f"/v1/actions/{action}")
+    except (Unreachable, AnswerLost) as error:
+        fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
+    if answer.is_problem:
+        _refused(answer)
+    properties = answer.document["input_schema"].get("properties", {})
+    return {name: schema.get("type") for name, schema in properties.items() if isinstance(schema, dict)}
+
+
+def _typed(value: str, wanted: object) -> Any:  # noqa: ANN401 - any JSON value
+    if wanted in (None, "string"):
+        return value
+    try:
+        return parse(value.encode())
+    except JsonError:
+        return value
+
+
+async def _show(context: Context, client: Client, answer: Answer, *, wait: float) -> NoReturn:
+    if answer.is_problem:
+        _refused(answer)
+    document = answer.document
+    while wait > 0 and _goes_on(document):
+        seconds = min(wait, POLL_SECONDS)
+        wait -= seconds
+        path = f"/v1/operations/{document['operation_id']}"
+        flags = {"joined": document["joined"], "replayed": document["replayed"]}
+        try:
+            answer = await client.call("GET", path, query={"wait": str(int(seconds) or 1)}, wait_seconds=seconds)
+        except (Unreachable, AnswerLost) as lost:
+            sys.stderr.write(f"gateway: the gateway stopped answering ({lost}); this is the last that it said.\n")
+            break
+        if answer.is_problem:
+            _refused(answer)
+        document = answer.document | flags
+    _print(context, document)
+    raise typer.Exit(exit_code(document))
+
+
+def _goes_on(document: dict[str, Any]) -> bool:
+    return document["state"] not in ("succeeded", "failed", "cancelled", "unresolved", "held")
+
+
+def _print(context: Context, document: Any) -> None:  # noqa: ANN401 - any JSON value
+    if context.as_json:
+        context.print_json(document)
+    else:
+        print_operation(context.out, document)
+
+
+def _refused(answer: Answer) -> NoReturn:
+    """A problem: say it whole, and where it carries an earlier operation, show that too."""
+    context, problem = current(), answer.document
+    if not isinstance(problem, dict) or "code" not in problem:
+        fail(f"The gateway answered {answer.status} without a problem document.", Exit.REFUSED)
+    if context.as_json:
+        context.print_json(problem)
+        raise typer.Exit(Exit.REFUSED)
+    lines = [f"gateway: {problem['detail']} [{problem['code']}]", f"  {problem['guidance']}"]
+    lines += [f"  {item['pointer']}: {item['detail']} {item['guidance']}" for item in problem.get("errors") or []]
+    if problem.get("operation_id"):
+        lines.append(f"  See: gateway operations show {problem['operation_id']}")
+    sys.stderr.write("\n".join(lines) + "\n")
+    if problem.get("operation"):
+        print_operation(context.out, problem["operation"])
+    raise typer.Exit(Exit.REFUSED)
+
+
+def _client(context: Context) -> Client:
+    return Client(context.address(), context.key())
+
+
+async def _ask(
+    client: Client,
+    method: str,
+    path: str,
+    *,
+    query: dict[str, str] | None = None,
+    body: object = None,
+    wait: float = 0.0,
+) -> Answer:
+    try:
+        answer = await client.call(method, path, query=query, body=body, wait_seconds=wait)
+    except Unreachable as error:
+        fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
+    except AnswerLost as lost:
+        fail(f"The gateway's answer was lost ({lost}). Ask again; asking changes nothing.", Exit.UNKNOWN)
+    if answer.is_problem:
+        _refused(answer)
+    return answer
+
+
+@operations.command("list")
+def list_operations(
+    *,
+    key: Annotated[str | None, typer.Option(help="Only the one under this key.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only in this state, for example `unresolved`.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="success, error or unknown.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only of this action.")] = None,
+    run: Annotated[str | None, typer.Option(help="Only of this run.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only created since, RFC 3339.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Where the last page ended.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List operations, newest first."""
+    context = current()
+    given = {
+        "key": key, "state": state, "outcome": outcome, "action": action, "run": run, "since": since,
+        "limit": str(limit), "cursor": cursor,
+    }  # fmt: skip
+    query = {name: value for name, value in given.items() if value is not None}
+    answer = context.run(_ask(_client(context), "GET", "/v1/operations", query=query))
+    if as_json:
+        context.print_json(answer.document)
+        return
+    print_operations(context.out, answer.document["operations"])
+    if answer.document["cursor"]:
+        context.out.print(f"[dim]more: --cursor {answer.document['cursor']}[/]")
+
+
+@operations.command()
+def show(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
+    """Show one operation with its attempts and evidence."""
+    context = current()
+    context.as_json = as_json
+    answer = context.run(_ask(_client(context), "GET", f"/v1/operations/{operation}"))
+    _print(context, answer.document)
+    raise typer.Exit(exit_code(answer.document))
+
+
+@operations.command()
+def wait(
+    operation: OperationArgument,
+    *,
+    seconds: Annotated[float, typer.Option("--wait", min=0, help="Give up after so long.")] = 300.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Wait until an operation is final or unresolved."""
+    context = current()
+    context.as_json = as_json
+    client = _client(context)
+
+    async def work() -> None:
+        answer = await _ask(client, "GET", f"/v1/operations/{operation}")
+        await _show(context, client, answer, wait=seconds)
+
+    context.run(work())
+
+
+@operations.command()
+def reconcile(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
+    """Look at the service's record now. Never sends the action."""
+    context = current()
+    context.as_json = as_json
+    answer = context.run(_ask(_client(context), "POST", f"/v1/operations/{operation}/reconcile", wait=60.0))
+    _print(context, answer.document)
+    raise typer.Exit(exit_code(answer.document))
+
+
+@operations.command()
+def cancel(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
+    """Cancel an operation while nothing of it may have left."""
+    context = current()
+    context.as_json = as_json
+    answer = context.run(_ask(_client(context), "POST", f"/v1/operations/{operation}/cancel"))
+    _print(context, answer.document)
+
+
+@operations.command()
+def attest(
+    operation: OperationArgument,
+    *,
+    outcome: Annotated[str, typer.Option(help="success or error: what you found out.")],
+    executed: Annotated[str, typer.Option(help="yes, no or unknown: did the effect happen?")],
+    reason: Annotated[str, typer.Option(help="How you know; kept for ever.")],
+    digest: Annotated[
+        str | None, typer.Option(help="`attest_digest` of the document you read; asked for if not given.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; needs --digest.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Settle an unresolved operation by a person's word. Shows what is known first."""
+    context = current()
+    context.as_json = as_json
+    client = _client(context)
+    if digest is None:
+        seen = context.run(_ask(client, "GET", f"/v1/operations/{operation}")).document
+        if seen["attest_digest"] is None:
+            fail(f"The operation is {seen['state']}; only an unresolved one is settled by a person.", Exit.REFUSED)
+        print_operation(context.out, seen)
+        if yes:
+            fail("--yes needs --digest: the digest says what you have read.", Exit.USAGE)
+        if not typer.confirm(f"Settle it as {outcome}, executed {executed}?"):
+            raise typer.Exit(Exit.ERROR)
+        digest = seen["attest_digest"]
+    body = {"outcome": outcome, "executed": executed, "reason": reason, "digest": digest}
+    answer = context.run(_ask(client, "POST", f"/v1/operations/{operation}/attest", body=body))
+    _print(context, answer.document)
+
+
+@runs.command("show")
+def show_run(run: Annotated[str, typer.Argument(help="Your own id of the run.")], *, as_json: JsonFlag = False) -> None:
+    """Show every operation of a run, oldest first: read this before you go on after a restart."""
+    context = current()
+    answer = context.run(_ask(_client(context), "GET", f"/v1/runs/{run}"))
+    if as_json:
+        context.print_json(answer.document)
+        return
+    print_operations(context.out, answer.document["operations"])
+    context.out.print(answer.document["guidance"])
+
+
+@actions.command("list")
+def list_actions(*, as_json: JsonFlag = False) -> None:
+    """List the actions that this key may run."""
+    context = current()
+    answer = context.run(_ask(_client(context), "GET", "/v1/actions"))
+    if as_json:
+        context.print_json(answer.document)
+        return
+    rows = [(item["name"], item["effect"], item["service"], item["description"]) for item in answer.document["actions"]]
+    print_table(context.out, ("action", "effect", "service", "description"), rows, empty="This key may run no action.")
+
+
+@actions.command("show")
+def show_action(name: Annotated[str, typer.Argument(help="Name of an action.")], *, as_json: JsonFlag = False) -> None:
+    """Show one action: its arguments, and what happens to repeats."""
+    context = current()
+    document = context.run(_ask(_client(context), "GET", f"/v1/actions/{name}")).document
+    if as_json:
+        context.print_json(document)
+        return
+    context.out.print(f"[bold]{document['name']}[/]  {document['effect']}  service {document['service']}")
+    context.out.print(f"  {document['description']}\n  {document['repeat']}")
+    required = set(document["input_schema"].get("required", []))
+    properties = document["input_schema"].get("properties", {})
+    rows = [
+        (
+            argument,
+            "yes" if argument in required else "no",
+            str({k: v for k, v in schema.items() if k != "description"}),
+        )
+        for argument, schema in properties.items()
+    ]
+    print_table(context.out, ("argument", "required", "form"), rows, empty="  It takes no arguments.")

@@ -1,0 +1,84 @@
+"""A careful client of the REST door: it never repeats a submission, and asks by key when an answer was lost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+
+CONNECT_SECONDS = 5.0
+SLACK_SECONDS = 10.0
+"""How much longer than the asked wait an answer may take before it counts as lost."""
+
+
+class Unreachable(Exception):
+    """The gateway could not be reached and nothing left this process."""
+
+
+class AnswerLost(Exception):
+    """The request may have arrived; its answer did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer of the gateway."""
+
+    status: int
+    document: Any
+    headers: Mapping[str, str]
+
+    @property
+    def is_problem(self) -> bool:
+        """A refusal (RFC 9457)."""
+        return self.status >= 400
+
+
+class Client:
+    """One connection per call, so that no answer can be taken for another call's."""
+
+    def __init__(self, address: str, key: str) -> None:
+        """`address` is `http://host:port`."""
+        self._address = address
+        self._key = key
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,  # noqa: ANN401 - any JSON value
+        query: Mapping[str, str] | None = None,
+        wait_seconds: float = 0.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request. Raises Unreachable if nothing left, AnswerLost if that is not certain."""
+        sent = {"Authorization": f"Bearer {self._key}", **(headers or {})}
+        data = None
+        if body is not None:
+            data = orjson.dumps(body)
+            sent["Content-Type"] = "application/json"
+        timeout = ClientTimeout(total=wait_seconds + SLACK_SECONDS, connect=CONNECT_SECONDS)
+        connector = TCPConnector(force_close=True)
+        async with ClientSession(
+            connector=connector, cookie_jar=DummyCookieJar(), timeout=timeout, trust_env=False
+        ) as session:
+            try:
+                async with session.request(
+                    method, self._address + path, data=data, params=query, headers=sent, allow_redirects=False
+                ) as response:
+                    content = await response.read()
+                    return Answer(response.status, _parse(content), dict(response.headers))
+            except ClientConnectorError as error:
+                raise Unreachable(f"{self._address} does not answer") from error
+            except (ClientError, TimeoutError) as error:
+                raise AnswerLost(str(error) or type(error).__name__) from error
+
+
+def _parse(content: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    if not content:
+        return None
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise AnswerLost("the answer is not JSON; is another program listening there?") from error

@@ -1,0 +1,78 @@
+"""What the command line needs from the composition root: the doors may not know how a gateway is put together."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gateway.engine.chance import Chance
+from gateway.engine.clock import Clock
+from gateway.engine.keys import Keys
+from gateway.engine.vault import Vault
+from gateway.settings import Settings
+from gateway.store.port import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A data folder opened by this process alone, without a running engine."""
+
+    store: Store
+    keys: Keys
+    vault: Vault
+    origin: str
+    quarantine: str | None
+    log_folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class InitOptions:
+    """Choices of `gateway init`; a public key that is None is made, with its private part in a file of its own."""
+
+    folder: Path
+    origin: str
+    person: str
+    auditor: str | None = None
+    recovery: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Initialised:
+    """What `gateway init` made. The two key texts are shown once and kept nowhere."""
+
+    files: tuple[Path, ...]
+    private_files: tuple[Path, ...]
+    """Auditors' private keys: they belong on other machines."""
+    config: Path
+    log_vkey: str
+    person_key: str = field(repr=False)
+    caller: str
+    caller_key: str = field(repr=False)
+
+
+class Composition(Protocol):
+    """Filled by `gateway.app`."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def chance(self) -> Chance: ...
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    async def initialise(self, options: InitOptions) -> Initialised:
+        """Make a data folder, keys and starter files. Raises `store.port.Refused`; overwrites nothing."""
+        ...
+
+    def open(self, settings: Settings) -> AbstractAsyncContextManager[Opened]:
+        """Open the data folder for this process alone. Raises `store.port.Refused`."""
+        ...
+
+    async def recover(self, settings: Settings, *, person: str, reason: str, accept_loss: bool) -> str:
+        """Lift a quarantine (audited), or go on after a loss under a new origin. Returns what was done."""
+        ...
+
+    async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:
+        """Serve until told to stop; the exit code."""
+        ...

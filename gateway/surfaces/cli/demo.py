@@ -1,0 +1,5 @@
+"""`gateway demo`: the main job on real processes and sockets, checked against the service's own ledger."""
+
+
+def demo() -> None:
+    """Show lost answers being settled."""

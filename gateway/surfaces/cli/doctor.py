@@ -1,0 +1,114 @@
+"""`gateway doctor`: what an operator should look at, each with what to do about it."""
+
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.catalog.lint import check as check_catalog
+from gateway.catalog.load import read_folder
+from gateway.settings import Settings
+from gateway.store.port import Refused
+from gateway.surfaces.cli.client import AnswerLost, Client, Unreachable
+from gateway.surfaces.cli.context import Context
+
+PRIVATE_BITS = 0o077
+SKEW_SECONDS_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One check: fine or not, and a sentence."""
+
+    name: str
+    fine: bool
+    detail: str
+
+
+async def examine(context: Context) -> list[Line]:
+    """Every check that can be made from here, in the order in which one builds on another."""
+    settings = context.settings()
+    lines = [Line("settings", fine=True, detail="can be read")]
+    lines += _catalog(settings)
+    lines += _files(settings)
+    lines += [line async for line in _gateway(context, settings)]
+    return lines
+
+
+def _catalog(settings: Settings) -> list[Line]:
+    checked = check_catalog(read_folder(Path(settings.catalog_folder)))
+    errors = [mistake for mistake in checked.mistakes if not mistake.warning]
+    if errors:
+        return [Line("catalog", fine=False, detail=f"{len(errors)} mistakes; `gateway check` names them")]
+    count = len(checked.catalog.actions) if checked.catalog is not None else 0
+    lines = [Line("catalog", fine=True, detail=f"{count} actions")]
+    if not settings.access:
+        lines.append(Line("access", fine=False, detail="no access rule: nobody may run anything; see `access`"))
+    return lines
+
+
+def _files(settings: Settings) -> list[Line]:
+    folder = Path(settings.data_folder)
+    if not folder.is_dir():
+        return [Line("data folder", fine=False, detail=f"{folder} is missing; `gateway init` makes one")]
+    lines = []
+    for path in (folder, *sorted((folder / "keys").glob("*")), Path(settings.vault.key_file)):
+        if not path.exists():
+            continue
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & PRIVATE_BITS:
+            lines.append(Line("files", fine=False, detail=f"{path} can be used by others (mode {mode:04o})"))
+    if not lines:
+        lines.append(Line("files", fine=True, detail="keys and data can be used by their owner alone"))
+    if not settings.audit.anchors:
+        detail = "no anchor: a rewritten log could not be told from the true one; see `audit.anchors`"
+        lines.append(Line("anchors", fine=False, detail=detail))
+    else:
+        missing = [anchor for anchor in settings.audit.anchors if not Path(anchor).is_dir()]
+        detail = f"missing: {', '.join(missing)}" if missing else f"{len(settings.audit.anchors)} folders"
+        lines.append(Line("anchors", fine=not missing, detail=detail))
+    if len(settings.audit.recipients) < 2:
+        lines.append(
+            Line("recipients", fine=False, detail="fewer than two: without a recovery key a lost key is final")
+        )
+    else:
+        lines.append(Line("recipients", fine=True, detail=f"{len(settings.audit.recipients)} public keys"))
+    return lines
+
+
+async def _gateway(context: Context, settings: Settings) -> AsyncIterator[Line]:
+    client = Client(context.address(), context.composition.environment.get("GATEWAY_KEY", ""))
+    try:
+        ready = await client.call("GET", "/readyz")
+    except Unreachable:
+        yield await _stopped(context, settings)
+        return
+    except AnswerLost as lost:
+        yield Line("gateway", fine=False, detail=f"{context.address()} does not answer as a gateway would: {lost}")
+        return
+    reason = "" if ready.status == 200 else f": {ready.document.get('reason')}"
+    yield Line("gateway", fine=not reason, detail=f"serves at {context.address()}{reason}")
+    try:
+        operations = await client.call("GET", "/v1/operations", query={"state": "unresolved", "limit": "200"})
+    except (Unreachable, AnswerLost) as lost:
+        yield Line("operations", fine=False, detail=f"cannot be listed: {lost}")
+        return
+    if operations.is_problem:
+        yield Line("operations", fine=True, detail="not looked at: GATEWAY_KEY is not set to a person's key")
+        return
+    count = len(operations.document["operations"])
+    detail = f"{count} unresolved: `gateway operations list --state unresolved`" if count else "none unresolved"
+    yield Line("operations", fine=not count, detail=detail)
+
+
+async def _stopped(context: Context, settings: Settings) -> Line:
+    """Nobody serves: the folder can be opened, which also holds store and log against each other."""
+    try:
+        async with context.composition.open(settings) as opened:
+            if opened.quarantine is not None:
+                return Line("store", fine=False, detail=f"writes are held: {opened.quarantine}; see `gateway recover`")
+            counts = await opened.store.counts()
+    except Refused as refused:
+        return Line("store", fine=False, detail=str(refused))
+    total = sum(counts.values())
+    return Line("store", fine=True, detail=f"not running; {total} operations, store and audit log agree")

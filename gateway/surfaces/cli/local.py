@@ -1,0 +1,178 @@
+"""Commands that work on files: init, serve, check, schema, doctor, recover, and the way to the fault kit."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.catalog.config import settings_schema
+from gateway.catalog.jsonschema_export import catalog_schema
+from gateway.catalog.lint import check as check_catalog
+from gateway.catalog.load import read_folder
+from gateway.engine.logs import Logs
+from gateway.surfaces.cli.acting import JsonFlag
+from gateway.surfaces.cli.composition import InitOptions
+from gateway.surfaces.cli.context import Exit, current, fail
+from gateway.surfaces.cli.doctor import examine
+from gateway.surfaces.cli.render import print_table
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An empty folder; made if missing.")] = Path(),
+    *,
+    origin: Annotated[
+        str | None, typer.Option(help="Name of the audit log, like a URL without scheme: gw.example/audit/prod-1.")
+    ] = None,
+    person: Annotated[str, typer.Option(help="Name of the first person, who decides and administers.")] = "operator",
+    auditor: Annotated[str | None, typer.Option(help="An auditor's public key (`audit keygen`).")] = None,
+    recovery: Annotated[str | None, typer.Option(help="The recovery key's public part, kept offline.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a gateway in a folder: settings, starter catalog, keys, data folder. Overwrites nothing."""
+    context = current()
+    if sys.stdin.isatty() and not as_json:
+        auditor = auditor or _asked("Public key of an auditor (empty: make one here): ")
+        recovery = recovery or _asked("Public recovery key, kept offline (empty: make one here): ")
+    name = origin or f"{os.uname().nodename or 'gateway'}/audit/{context.composition.chance.bytes(4).hex()}"
+    options = InitOptions(folder, name, person, auditor, recovery)
+
+    async def work() -> None:
+        made = await context.composition.initialise(options)
+        if as_json:
+            context.print_json(
+                {
+                    "config": str(made.config),
+                    "files": [str(path) for path in made.files],
+                    "private_files": [str(path) for path in made.private_files],
+                    "log_key": made.log_vkey,
+                    "person": {"name": person, "key": made.person_key},
+                    "caller": {"name": made.caller, "key": made.caller_key},
+                }
+            )
+            return
+        out = context.out
+        out.print(f"Made a gateway in {made.config.parent}:")
+        for path in made.files:
+            out.print(f"  {path}")
+        for path in made.private_files:
+            out.print(f"  {path}  [yellow]private: move it to another machine, it opens the audit log[/]")
+        out.print("\nTwo keys, shown this once and kept only as hashes:")
+        sys.stdout.write(f"  person {person}:  {made.person_key}\n  caller {made.caller}:  {made.caller_key}\n")
+        out.print(f"\nNext:\n  cd {made.config.parent}\n  gateway check\n  gateway serve")
+
+    context.run(work())
+
+
+def _asked(question: str) -> str | None:
+    return input(question).strip() or None
+
+
+def serve() -> None:
+    """Serve until SIGTERM or Ctrl-C; both let requests under way be answered first.
+
+    Exit code 17: the store's state became unknown (or an invariant broke). Start it again; it reads what is there.
+    """
+    context = current()
+    settings = context.settings()
+    logs = Logs(context.composition.clock)
+
+    def ready(address: str) -> None:
+        sys.stdout.write(json.dumps({"address": address, "pid": os.getpid()}) + "\n")
+        sys.stdout.flush()
+
+    try:
+        code = context.run(context.composition.serve(settings, ready))
+    finally:
+        logs.close()
+    raise typer.Exit(code)
+
+
+def check(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Catalog folder; default: the settings' own.")
+    ] = None,
+    *,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check settings and catalog: every mistake with file, line, a plain sentence and a hint. Exit 1 on mistakes."""
+    context = current()
+    where = folder or Path(context.settings().catalog_folder)
+    files = read_folder(where)
+    checked = check_catalog(files)
+    errors = [mistake for mistake in checked.mistakes if not mistake.warning]
+    if as_json:
+        context.print_json(
+            {
+                "ok": not errors,
+                "actions": sorted(checked.catalog.actions) if checked.catalog is not None else [],
+                "mistakes": [
+                    {
+                        "file": item.file,
+                        "line": item.line,
+                        "column": item.column,
+                        "detail": item.detail,
+                        "hint": item.hint,
+                        "warning": item.warning,
+                    }
+                    for item in checked.mistakes
+                ],
+            }
+        )
+    else:
+        for mistake in checked.mistakes:
+            sys.stdout.write(f"{mistake}\n")
+        count = len(checked.catalog.actions) if checked.catalog is not None else 0
+        summary = f"{len(errors)} mistakes" if errors else f"OK: {count} actions in {len(files)} files"
+        sys.stdout.write(f"{summary}\n")
+    raise typer.Exit(1 if errors else 0)
+
+
+def schema(
+    what: Annotated[str, typer.Argument(help="catalog or settings.")] = "catalog",
+) -> None:
+    """Print the JSON Schema of the catalog (or the settings) for your editor."""
+    if what not in ("catalog", "settings"):
+        fail("There is a schema of the `catalog` and one of the `settings`.", Exit.USAGE)
+    current().print_json(catalog_schema() if what == "catalog" else settings_schema())
+
+
+def doctor(*, as_json: JsonFlag = False) -> None:
+    """Look at settings, files, keys, log and the running gateway, and say what is wrong. Exit 1 on findings."""
+    context = current()
+    report = context.run(examine(context))
+    findings = [line for line in report if not line.fine]
+    if as_json:
+        context.print_json(
+            {"ok": not findings, "checks": [{"check": a.name, "ok": a.fine, "detail": a.detail} for a in report]}
+        )
+    else:
+        rows = [("ok" if line.fine else "FINDING", line.name, line.detail) for line in report]
+        print_table(context.out, ("", "check", "detail"), rows, empty="Nothing to check.")
+    raise typer.Exit(1 if findings else 0)
+
+
+def recover(
+    *,
+    person: Annotated[str, typer.Option(help="Who answers for it; goes into the audit log.")],
+    reason: Annotated[str, typer.Option(help="What you found out about operations that the store does not know.")],
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Go on under a new log although store and log contradict each other.")
+    ] = False,
+) -> None:
+    """Let writes go on after the store was restored from a backup. The gateway must be stopped."""
+    context = current()
+    work = context.composition.recover(context.settings(), person=person, reason=reason, accept_loss=accept_loss)
+    context.out.print(context.run(work))
+
+
+FAULTS_HELP = "Start services that misbehave on purpose, for your own tests; `gateway faults --help` lists them."
+
+
+def faults(context: typer.Context) -> None:
+    """Hand everything to the fault kit, a program of its own: a witness shares nothing with what it watches."""
+    program = [sys.executable, "-m", "fixtures", *(context.args or ["--help"])]
+    raise typer.Exit(subprocess.call(program))  # noqa: S603 - our own program, no shell

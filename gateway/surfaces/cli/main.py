@@ -1,0 +1,65 @@
+"""The `gateway` program: one tree of commands over the composition it is given."""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from gateway.surfaces.cli import acting, administering, auditing, demo, local
+from gateway.surfaces.cli.composition import Composition
+from gateway.surfaces.cli.context import Context, Exit, enter
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def _version(*, wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        typer.echo(f"action-gateway {version('action-gateway')}")
+    except PackageNotFoundError:
+        typer.echo("action-gateway, not installed")
+    raise typer.Exit
+
+
+def _root(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=lambda value: _version(wanted=value), is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Outbound gateway for AI agents: an identity before the first byte, one honest outcome, settled by evidence."""
+
+
+def build() -> typer.Typer:
+    """Every command. The order is the order in which a newcomer meets them."""
+    app = typer.Typer(
+        name="gateway", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, callback=_root
+    )
+    app.command()(demo.demo)
+    app.command()(local.init)
+    app.command()(local.check)
+    app.command()(local.serve)
+    app.command()(acting.call)
+    app.add_typer(acting.operations, name="operations")
+    app.add_typer(acting.runs, name="runs")
+    app.add_typer(acting.actions, name="actions")
+    app.add_typer(administering.keys, name="keys")
+    app.add_typer(administering.credentials, name="credentials")
+    app.add_typer(auditing.commands(), name="audit")
+    app.command()(local.doctor)
+    app.command()(local.recover)
+    app.command()(local.schema)
+    app.command(context_settings=PASS_ON, help=local.FAULTS_HELP)(local.faults)
+    return app
+
+
+def run(composition: Composition, arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit code."""
+    enter(Context(composition))
+    try:
+        typer.main.get_command(build())(list(arguments), prog_name="gateway")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else Exit.ERROR
+    return Exit.SUCCESS
