@@ -103,6 +103,8 @@ class Publisher:
     def publish(self, size: int | None = None) -> Published | None:
         """Sign the tree over the first `size` entries (default: all in the files); None if nothing is new.
 
+        Where another thread exports meanwhile, give its `durable_size`: entries beyond it may be half written.
+
         An anchor that fails is named in the result and tried again at the next call; the others are served.
 
         Raises:

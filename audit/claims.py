@@ -24,11 +24,15 @@ SETTLE_TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class AnchorSource:
-    """Where an anchor's notes are read from: a file of a directory, up to the size it had when looked at."""
+    """A file of notes. Sources with one label are one anchor, such as a folder's checkpoint and its history."""
 
     label: str
     directory: Directory
     name: str
+
+    @property
+    def place(self) -> str:
+        return self.label if self.label.endswith(self.name) else f"{self.label}/{self.name}"
 
 
 def anchor_sources(path: Path, origin: str) -> list[AnchorSource]:
@@ -38,8 +42,8 @@ def anchor_sources(path: Path, origin: str) -> list[AnchorSource]:
     for folder in (path, path.joinpath(*origin.split("/"))) if origin else (path,):
         if (folder / CHECKPOINT).exists():
             names = [name for name in (HISTORY, CHECKPOINT) if (folder / name).exists()]
-            return [AnchorSource(str(folder / name), DiskDirectory(folder), name) for name in names]
-    return [AnchorSource(str(path / CHECKPOINT), DiskDirectory(path), CHECKPOINT)]
+            return [AnchorSource(str(folder), DiskDirectory(folder), name) for name in names]
+    return [AnchorSource(str(path), DiskDirectory(path), CHECKPOINT)]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,9 +74,11 @@ class Claims:
         self._settle = settle
         self._keys = tuple(keys)
         self._report = report
-        self.states = [AnchorState(source.label) for source in anchors]
+        labels = list(dict.fromkeys(source.label for source in anchors))
+        self.states = [AnchorState(label) for label in labels]
         own = [AnchorSource(name, directory, name) for name in (HISTORY, CHECKPOINT)] if keys else []
-        numbered: list[tuple[int | None, AnchorSource]] = [*enumerate(anchors), *((None, source) for source in own)]
+        numbered: list[tuple[int | None, AnchorSource]] = [(labels.index(source.label), source) for source in anchors]
+        numbered += [(None, source) for source in own]
         # Sizes are taken now, before the segments are looked at: a checkpoint published later may be ahead of what
         # will be read, and must not look like a log that was cut.
         streams = [self._stream(source, index, self._size(source, index)) for index, source in numbered]
@@ -103,7 +109,7 @@ class Claims:
         return 0
 
     def _unreadable(self, source: AnchorSource, error: OSError) -> None:
-        self._report(Finding("unreadable", Exit.UNREADABLE, f"{source.label}: {error.strerror or error}"))
+        self._report(Finding("unreadable", Exit.UNREADABLE, f"{source.place}: {error.strerror or error}"))
 
     def _stream(self, source: AnchorSource, anchor: int | None, size: int) -> Iterator[Claim]:
         smallest = 0
@@ -115,7 +121,7 @@ class Claims:
                     self._bad(source, anchor, error)
                     return
                 smallest = checkpoint.size
-                yield Claim(checkpoint.size, checkpoint.root, source.label, anchor)
+                yield Claim(checkpoint.size, checkpoint.root, source.place, anchor)
         except OSError as error:
             self._unreadable(source, error)
         except BadNote as error:
@@ -124,13 +130,13 @@ class Claims:
     def _bad(self, source: AnchorSource, anchor: int | None, error: BadNote) -> None:
         if anchor is not None:
             hint = "an anchor is used only if the pinned key of this log signed it"
-            finding = Finding("bad_anchor", Exit.NOT_PROVEN, f"{source.label}: {error}", hint=hint)
+            finding = Finding("bad_anchor", Exit.NOT_PROVEN, f"{source.place}: {error}", hint=hint)
         elif isinstance(error, Incomplete):
-            finding = Finding("torn_checkpoint", Exit.INCOMPLETE, f"{source.label}: {error}")
+            finding = Finding("torn_checkpoint", Exit.INCOMPLETE, f"{source.place}: {error}")
         elif isinstance(error, UnknownSigner):
-            finding = Finding("foreign_checkpoint", Exit.TAMPERED, f"{source.label}: not signed by the pinned key")
+            finding = Finding("foreign_checkpoint", Exit.TAMPERED, f"{source.place}: not signed by the pinned key")
         else:
-            finding = Finding("bad_checkpoint", Exit.TAMPERED, f"{source.label}: {error}")
+            finding = Finding("bad_checkpoint", Exit.TAMPERED, f"{source.place}: {error}")
         self._report(finding)
 
 

@@ -66,6 +66,10 @@ def find_log(path: Path) -> Path:
     return below[0] if below else path
 
 
+def _inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
 def _policy(path: Path | None) -> TrustPolicy | None:
     if path is None:
         return None
@@ -96,6 +100,9 @@ def verify_command(
     policy = _policy(trust)
     now_ms = time.time_ns() // 1_000_000
     folder = find_log(directory)
+    beside = [path for path in (trust, *(anchor or ())) if path is not None and _inside(path, folder)]
+    if beside:
+        _usage(f"{beside[0]} lies in the log's own folder: whoever can change the log can change it too")
     report = verify(
         DiskDirectory(folder),
         policy=policy,

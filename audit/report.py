@@ -79,6 +79,7 @@ class Report:
     data_records: int = 0
     first_t_ms: int = 0
     last_t_ms: int = 0
+    coarse_time: bool = False
     root: str = ""
     seals: int = 0
     sealed_size: int = 0

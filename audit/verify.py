@@ -15,6 +15,7 @@ from audit.trust import TrustPolicy
 from audit.walk import Walk
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 UNSEALED_SPAN_MAX_MS = 60_000
 """A writer seals every second; records further apart than this without a seal mean that seals were taken out."""
 
@@ -125,7 +126,7 @@ def _judge_tail(report: Report, options: VerifyOptions, now_ms: int) -> None:
     elif report.unsealed_entries > options.unsealed_max:
         text = f"the last {report.unsealed_entries} entries are not sealed; at most {options.unsealed_max} may be"
         report.add(Finding("unsealed", Exit.INCOMPLETE, text, seq=report.sealed_size))
-    elif since is not None and report.last_t_ms - since > UNSEALED_SPAN_MAX_MS:
+    elif since is not None and not report.coarse_time and report.last_t_ms - since > UNSEALED_SPAN_MAX_MS:
         text = f"the last {report.unsealed_entries} entries span {(report.last_t_ms - since) // 1000} s without a seal"
         report.add(Finding("unsealed", Exit.INCOMPLETE, text, seq=report.sealed_size))
     elif report.unsealed_entries:
@@ -145,7 +146,8 @@ def _judge_proof(report: Report, options: VerifyOptions, now_ms: int) -> None:
     if newest is None or not newest.newest_size:
         text = "no anchor: nothing outside the log shows how far it went"
     else:
-        age_ms = now_ms - newest.covers_t_ms
+        # A time rounded down to its day stands for any moment of that day.
+        age_ms = now_ms - newest.covers_t_ms - (DAY_MS if report.coarse_time else 0)
         if age_ms <= options.anchor_age_max_ms:
             return
         hours = options.anchor_age_max_ms / HOUR_MS

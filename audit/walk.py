@@ -12,8 +12,11 @@ from audit.disk import Directory
 from audit.ledger import Ledger
 from audit.log import Chunk, chunks, segment_name, segments
 from audit.note import NoteKey
-from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Fault, Kind
+from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Fault, Kind, find_frame
 from audit.report import Exit, Finding, Report
+
+_EXPLAINED_MAX = 10
+"""So many damaged entries are looked into bit by bit; more of them are no accident anyway."""
 
 _KINDS = frozenset(int(kind) for kind in Kind)
 
@@ -157,6 +160,7 @@ class Walk:
                 self._pass_clear(chunk, index)
                 self._grow(leaves[index:start], times[index:start])
         self._pass_records(chunk, times, start, count)
+        self._report.coarse_time = self._report.coarse_time or FLAG_DAY in flags
         self._report.entries += count
         self._report.data_records += kinds.count(Kind.DATA)
         self._ledger.note_times(times)
@@ -278,7 +282,7 @@ class Walk:
                 message = "a segment file that holds zeros only"
                 self._find("empty_segment", message, exit_code=Exit.INCOMPLETE, offset=offset)
             return None
-        resumed = find_frame_from(self._directory, name, offset + 1, size)
+        resumed = self._resume_after(fault, name, offset, size)
         if resumed is None:
             finding = classify_tail(self._directory, name, (fault, offset, size), last=last)
             self._find(*finding[:2], exit_code=finding[2], seq=self._seq, offset=offset, hint=finding[3])
@@ -286,13 +290,22 @@ class Walk:
         self._damage(fault, name, offset, resumed)
         return resumed
 
+    def _resume_after(self, fault: Fault, name: str, offset: int, size: int) -> int | None:
+        """Offset of the next good frame: where the damaged one says it ends, or wherever one is found."""
+        if fault is Fault.TRAILER:
+            length = int.from_bytes(self._directory.read(name, offset, 4), "big")
+            end = offset + 4 + length
+            if find_frame(self._directory.read(name, end, min(MAX_FRAME_BYTES, size - end)), 0) == 0:
+                return end
+        return find_frame_from(self._directory, name, offset + 1, size)
+
     def _damage(self, fault: Fault, name: str, offset: int, resumed: int) -> None:
         """Report a damaged entry in the middle and find the thread again at the next good one."""
         hint = None
         expected = found = b""
         if fault is Fault.TRAILER:
             frame = self._directory.read(name, offset, MAX_FRAME_BYTES)
-            expected, found, hint = explain_damage(frame)
+            expected, found, hint = explain_damage(frame, thorough=self._report.findings_total < _EXPLAINED_MAX)
         elif fault is Fault.ZEROS:
             hint = "after a length of zero only zeros may follow"
         head = FRAME_HEADER.unpack(self._directory.read(name, resumed, FRAME_HEADER.size))

@@ -43,7 +43,15 @@ def entropy(seed: str) -> Callable[[int], bytes]:
 class Journal:
     """A log as a gateway would write it, in memory, with its keys and one anchor folder."""
 
-    def __init__(self, origin: str = ORIGIN, *, seed: str = "journal", limits: SegmentLimits | None = None) -> None:
+    def __init__(
+        self,
+        origin: str = ORIGIN,
+        *,
+        seed: str = "journal",
+        limits: SegmentLimits | None = None,
+        coarse_time: bool = False,
+    ) -> None:
+        self.coarse_time = coarse_time
         self.draw = entropy(seed)
         self.origin = origin
         self.signer = NoteSigner.generate(origin, self.draw)
@@ -73,6 +81,7 @@ class Journal:
             writer_id="writer-1",
             boot_id=f"boot-{self.boots}",
             limits=self.limits,
+            coarse_time=self.coarse_time,
         )
         self.frames += self.sealer.start(self.tick())
         return self.sealer

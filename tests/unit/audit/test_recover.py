@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
 
 from audit.disk import LogLocked
-from audit.export import Exporter
+from audit.export import Exporter, ExportFailed
 from audit.log import LogContradiction, files_head, segment_name, segments
 from audit.memory import MemoryDirectory
 from audit.recover import QUARANTINE, Join, JoinState, check_join, recover
 from audit.report import Exit
 from audit.writer import LogWriter
-from tests.unit.audit.logs import ORIGIN, Journal, refile
+from tests.unit.audit.logs import ORIGIN, Journal, entries_of, refile
 
 
 def journal_on_disk() -> Journal:
@@ -237,3 +238,36 @@ def test_second_writer_is_refused_while_the_first_lives() -> None:
         writer_on(journal)
     exporter.close()
     writer_on(journal).abandon()
+
+
+def test_direct_writer_gives_receipts_that_the_log_keeps() -> None:
+    journal = journal_on_disk()
+    writer = writer_on(journal)
+    receipt = writer.append(b'{"op":"op-9"}', journal.tick(), seal=True)
+    assert writer.head.sealed_size == writer.head.size
+    writer.append(b"{}", journal.tick())
+    writer.seal(journal.tick())
+    writer.heartbeat(journal.tick())
+    assert writer.head == files_head(journal.directory, ORIGIN)
+    writer.close(journal.tick())
+    entry = entries_of(journal.directory)[receipt.seq]
+    assert (receipt.origin, receipt.leaf) == (ORIGIN, entry.leaf)
+    assert journal.verify().exit is Exit.OK
+
+
+def test_direct_writer_keeps_what_the_disk_refused_for_the_next_call() -> None:
+    journal = journal_on_disk()
+    writer = writer_on(journal)
+
+    def full(operation: str, _name: str, _length: int) -> None:
+        if operation == "append":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    journal.directory.hook = full
+    with pytest.raises(ExportFailed):
+        writer.append(b'{"n":1}', journal.tick())
+    journal.directory.hook = None
+    writer.append(b'{"n":2}', journal.tick())
+    writer.close(journal.tick())
+    report = journal.verify()
+    assert (report.exit, report.data_records) == (Exit.OK, 5)

@@ -208,6 +208,11 @@ def test_verify_command_refuses_bad_arguments(office: Office, tmp_path: Path) ->
     assert office.verify("--max-anchor-age", "soon")[0] == 2
     assert office.verify("--max-unsealed", "-1")[0] == 2
     assert office.verify("--nonsense")[0] == 2
+    beside = office.log / "trust.policy"
+    beside.write_text(office.trust.read_text())
+    assert cli.invoke(app, ["verify", str(office.log), "--trust", str(beside)]).exit_code == 2
+    assert office.verify("--anchor", str(office.log / "checkpoint"))[0] == 2
+    assert office.verify("--anchor", str(office.log))[0] == 2
     office.trust.write_text("trust me\n")
     assert office.verify()[0] == 2
     office.trust = tmp_path / "absent"

@@ -17,6 +17,7 @@ from audit.memory import MemoryDirectory
 from audit.note import NoteSigner
 from audit.record import Entry, Kind, encode_frame, parse
 from audit.report import Exit, Finding, Report
+from audit.seal import DAY_MS
 from audit.trust import TrustPolicy
 from audit.verify import VerifyOptions, verify
 from tests.unit.audit.logs import (
@@ -538,7 +539,34 @@ def test_report_names_are_stable() -> None:
     assert data["verdict"] == {"exit": 0, "word": "OK", "sentence": data["verdict"]["sentence"]}
     assert set(data) == {
         "report", "verdict", "anchored_size", "origin", "segments", "bytes", "first_seq", "end_seq", "entries",
-        "data_records", "first_t_ms", "last_t_ms", "root", "seals", "sealed_size", "first_epoch", "last_epoch",
+        "data_records", "first_t_ms", "last_t_ms", "coarse_time", "root", "seals", "sealed_size",
+        "first_epoch", "last_epoch",
         "key_pinned", "checkpoints", "anchors", "unanchored_accepted", "tail_entries", "unsealed_entries",
         "unsealed_since_ms", "tail_age_ms", "restarts", "notes", "findings", "findings_total",
     }  # fmt: skip
+
+
+def test_coarse_time_raises_no_alarm_at_midnight() -> None:
+    journal = Journal(coarse_time=True)
+    midnight = journal.now_ms - journal.now_ms % DAY_MS + DAY_MS
+    journal.now_ms = midnight - 1500
+    journal.records(4)
+    journal.seal()
+    journal.records(8)
+    journal.now_ms = midnight + 10
+    journal.records(1)
+    journal.export()
+    journal.publish()
+    report = journal.verify(now_ms=midnight + DAY_MS + 3_600_000)
+    assert report.coarse_time
+    assert report.exit is Exit.OK, report.to_lines()
+
+
+def test_many_damaged_entries_are_each_named() -> None:
+    journal = sealed_journal()
+    places = [place(journal, number)[:2] for number in range(2, 30)]
+    for segment, offset in places:
+        refile(journal.directory, flip(offset + 110), segment)
+    report = journal.verify()
+    assert report.exit is Exit.TAMPERED
+    assert report.findings_total >= 6
