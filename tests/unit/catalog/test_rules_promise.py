@@ -5,6 +5,7 @@ import pytest
 from tests.unit.catalog.examples import (
     ABSENT,
     BIND,
+    BODY,
     CONFLICT,
     EFFECT,
     FENCE,
@@ -13,6 +14,7 @@ from tests.unit.catalog.examples import (
     MARK,
     RECONCILE,
     REJECTED,
+    REQUEST,
     RULE,
     SETTLE,
     H,
@@ -21,6 +23,20 @@ from tests.unit.catalog.examples import (
     changed,
     mistakes,
 )
+
+DONE = "{status: 200, path: state, finding: executed_ok}"
+
+READ = """\
+services:
+  api: {base_url: https://api.example.com/v1}
+actions:
+  things.list:
+    description: List things.
+    effect: read
+    service: api
+    input: {type: object, additionalProperties: false}
+    request: {method: GET, path: /things}
+"""
 
 MISTAKES = [
     (BIND, f"    bind: {{in: path}} {H}\n", "path of the request does not hold", "{operation_id}"),
@@ -100,6 +116,7 @@ MISTAKES = [
         "ever settle",
         "executed_ok",
     ),
+    (BIND, f"{BIND}    accepted: {{handle: u, interval: 0s, rules: [{DONE}]}} {H}\n", "Two looks need time", "1s"),
     (EFFECT, "    effect: read\n#\n", "belongs to actions that change something", "declare the effect"),
 ]
 
@@ -110,7 +127,9 @@ def test_each_mistake_is_told_at_its_line_with_a_hint(old: str, new: str, words:
 
 
 WINDOW = "    bind: {in: header, name: X-Id, window: {min: 24h, margin: 1h}}\n"
+CONTROL = "      positive_control: {request: {method: GET, path: /health}, status: 200}\n"
 WARNINGS = [
+    (ABSENT + SETTLE, CONTROL, "Only absence needs a positive control", "Remove it"),
     (REJECTED, "", "what a 409 of this service means", "“rejected”"),
     (BIND, WINDOW + "    resend: same_key\n", "never be sent again", "same_outcome"),
 ]
@@ -140,3 +159,45 @@ def test_a_fence_that_tells_itself_apart_passes() -> None:
     fenced = f"{ABSENT}        - {{status: 200, path: fence, finding: fenced}}\n"
     text = changed((ABSENT, fenced), (SETTLE, FENCE.replace(f" {MARK}", "")))
     assert mistakes(text) == ()
+
+
+def test_a_read_needs_no_promises() -> None:
+    assert mistakes(READ) == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("resend: same_key", "repeated whatever “resend” says"),
+        ("bind: {in: header, name: X-Id}", "“bind” belongs to actions that change something"),
+        ("conflict_key: all", "“conflict_key” belongs"),
+        ("exists: 409", "“exists” belongs"),
+        ("unknown_accepted: true\n    reason: none", "“unknown_accepted” belongs"),
+    ],
+)
+def test_promises_about_repeats_are_refused_for_a_read(field: str, words: str) -> None:
+    found = [mistake for mistake in mistakes(f"{READ}    {field}\n") if words in mistake.detail]
+    assert [(mistake.line, mistake.warning) for mistake in found] == [(10, False)]
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_a_read_by_a_method_that_changes_things_is_a_warning(method: str) -> None:
+    found = mistakes(READ.replace("GET", method))
+    assert [mistake.warning for mistake in found] == [True]
+    assert "changes things" in found[0].detail
+    assert mistakes(READ.replace("GET", "POST")) == ()
+
+
+@pytest.mark.parametrize(
+    ("request_form", "words"),
+    [
+        ('{method: GET, path: "/things/{name}"}', "GET request has no body"),
+        ("{method: POST, path: /things, body: [1]}", "no object that could hold"),
+    ],
+)
+def test_a_value_in_the_body_needs_a_body_that_can_hold_it(request_form: str, words: str) -> None:
+    text = changed(
+        ("    request:\n" + REQUEST + BODY, f"    request: {request_form}\n"),
+        (BIND, "    bind: {in: body, name: op}\n"),
+    )
+    assert any(words in mistake.detail and mistake.line == 17 for mistake in mistakes(text))
