@@ -1,16 +1,15 @@
 """The HTTP adapter: carries out one exchange and reports what was seen; it decides nothing and repeats nothing."""
 
-import asyncio
 from collections.abc import Mapping
 
 from aiohttp import ClientResponse, ClientSession
 
-from adapters.contract import Clock, Hooks, HttpExchange, Observation
+from adapters.contract import Clock, Hooks, HttpExchange, Observation, Phase
 from adapters.http import report, tls
 from adapters.http.addresses import refusal, spellings
 from adapters.http.connector import open_session, socket_factory
 from adapters.http.flight import Flight, current
-from adapters.http.refusals import Refused, Stop
+from adapters.http.refusals import ConnectDeadline, Refused, Stop
 from adapters.http.request import WholeBody, origin_of, prepare
 from adapters.http.resolver import Lookup, VettedResolver, system_lookup
 from adapters.http.selftest import prove
@@ -51,11 +50,11 @@ class HttpAdapter:
         error: Exception | None = None
         kept = False
         try:
-            async with asyncio.timeout(exchange.request_seconds):
+            async with flight.clock:
                 await self._converse(flight, self._session(keep=keep), context=context)
             kept = keep and flight.may_be_kept
         except Exception as exc:  # noqa: BLE001 (whatever broke is an observation; a verdict needs every attempt's end)
-            error = flight.address_refused or exc
+            error = _reason(flight, exc)
         finally:
             if not kept:
                 flight.note_written()
@@ -84,7 +83,8 @@ class HttpAdapter:
         try:
             await self._read(flight, response)
         finally:
-            response.close()
+            if not response.closed:
+                response.close()
 
     async def _read(self, flight: Flight, response: ClientResponse) -> None:
         head = flight.take_head(response)
@@ -116,6 +116,16 @@ class HttpAdapter:
             if session is not None:
                 await session.close()
         await self._resolver.close()
+
+
+def _reason(flight: Flight, error: Exception) -> Exception:
+    """What really ended the attempt, where the library's exception does not say so."""
+    if flight.address_refused is not None and flight.phase is Phase.CONNECTING:
+        return flight.address_refused
+    early = flight.phase is Phase.CONNECTING and flight.clock.expired()
+    if early and flight.exchange.target.connect_seconds < flight.exchange.request_seconds:
+        return ConnectDeadline("no connection within the connect deadline")
+    return error
 
 
 def _check_proxied_address(exchange: HttpExchange) -> None:

@@ -5,7 +5,6 @@ trace hook on sent headers runs at the same moment, but costs every attempt a ch
 the connection.
 """
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import (
@@ -23,7 +22,7 @@ from aiohttp import (
 from aiohttp.connector import Connection
 
 from adapters.http.flight import Flight, current
-from adapters.http.refusals import AddressRefused, Broken, ConnectDeadline
+from adapters.http.refusals import AddressRefused, Broken
 from adapters.http.resolver import VettedResolver
 from adapters.http.sockets import CountingSocket, SocketFactory
 
@@ -53,18 +52,10 @@ class Connector(TCPConnector):
         traces: "list[Trace]",
         timeout: ClientTimeout,  # noqa: ASYNC109 (the library's signature)
     ) -> Connection:
-        """Raises `ConnectDeadline`, `SendRefused`, or what the library raises while connecting."""
-        flight = current.get()
-        clock = asyncio.timeout(flight.exchange.target.connect_seconds)
+        """Raises `SendRefused`, or what the library raises while connecting."""
+        connection, sock = await self._quiet_connection(req, traces, timeout)
         try:
-            async with clock:
-                connection, sock = await self._quiet_connection(req, traces, timeout)
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            raise ConnectDeadline("no connection within the connect deadline") from None
-        try:
-            flight.connected(connection, sock, req)
+            current.get().connected(connection, sock, req)
         except BaseException:
             connection.close()
             raise

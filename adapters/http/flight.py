@@ -20,9 +20,15 @@ current: ContextVar["Flight"] = ContextVar("adapters_http_flight")
 
 
 class Flight:
-    """State of one attempt. Everything the observation will say is collected here."""
+    """State of one attempt. Everything the observation will say is collected here.
+
+    One clock serves both deadlines: it runs for the connect deadline first and is set on when a connection stands.
+    """
 
     def __init__(self, exchange: HttpExchange, prepared: Prepared, hooks: Hooks) -> None:
+        start = asyncio.get_running_loop().time()
+        self.deadline = start + exchange.request_seconds
+        self.clock = asyncio.timeout_at(min(self.deadline, start + exchange.target.connect_seconds))
         self.exchange = exchange
         self.prepared = prepared
         self.hooks = hooks
@@ -62,6 +68,7 @@ class Flight:
         transport = connection.transport
         if transport is None or sock is None:
             raise SendRefused("the connection's bytes cannot be counted")
+        self.clock.reschedule(self.deadline)
         self._transport = transport
         self._raw = _below_tls(transport)
         self.socket = sock
@@ -72,8 +79,6 @@ class Flight:
         self.expected = message_bytes(request)
         self.peer = _peer(transport)
         self.tls = tls.evidence(transport)
-        if sock.quiet_at is None and self.tls is None and sock.received and not self.exchange.target.proxy:
-            raise SendRefused("the service spoke before it was asked")
         try:
             sentence = self.hooks.before_send()
         except Exception as exc:  # the owner's check is foreign code; its failure must refuse, not send

@@ -18,10 +18,11 @@ from aiohttp import (
     ClientResponseError,
 )
 
-from adapters.contract import PHASE_ORDER, Clock, Observation, Phase
+from adapters.contract import Clock, Observation, Phase
 from adapters.http.flight import Flight
 from adapters.http.refusals import Broken, Stop
 
+_BEFORE_SENDING = frozenset({Phase.PREPARED, Phase.CONNECTING, Phase.CONNECTED})
 _CONNECTING: tuple[tuple[type[BaseException], str], ...] = (
     (TimeoutError, "the request deadline passed before a connection stood"),
     (ClientConnectorDNSError, "the service's name could not be resolved"),
@@ -63,7 +64,7 @@ def observe(
 ) -> Observation:
     """Everything the attempt showed, after its connection is closed (or back in the pool)."""
     head, sink = flight.head, flight.sink
-    passed = PHASE_ORDER.index(flight.phase) >= PHASE_ORDER.index(Phase.REQUEST_STARTED)
+    passed = flight.phase not in _BEFORE_SENDING
     written = flight.bytes_written
     return Observation(
         phase=flight.phase,

@@ -37,7 +37,7 @@ class CountingSocket(socket.socket):
     up at its deadline would arrive complete later. With SO_LINGER on and zero seconds the kernel drops the queue.
     """
 
-    __slots__ = ("drained", "on_close", "quiet_at", "received", "received_max", "sent")
+    __slots__ = ("_family", "_kind", "drained", "on_close", "quiet_at", "received", "received_max", "sent")
 
     sent: int
     """Bytes the operating system took, all of them: handshakes too."""
@@ -52,12 +52,24 @@ class CountingSocket(socket.socket):
 
     def __init__(self, family: int, kind: int, proto: int) -> None:
         super().__init__(family, kind, proto)
+        self._family = family if isinstance(family, socket.AddressFamily) else socket.AddressFamily(family)
+        self._kind = kind if isinstance(kind, socket.SocketKind) else socket.SocketKind(kind)
         self.sent = self.received = 0
         self.received_max = _NO_BOUND
         self.drained = True
         self.quiet_at = None
         self.on_close = None
         self.harden()
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        """As the original, which makes the enumeration anew each time; the event loop asks many times a connection."""
+        return self._family
+
+    @property
+    def type(self) -> socket.SocketKind:
+        """As `family`."""
+        return self._kind
 
     def harden(self) -> None:
         """Reset on close: from birth, and again when a used connection is taken for another request."""

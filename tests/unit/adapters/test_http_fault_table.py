@@ -158,6 +158,7 @@ async def test_fault_is_reported_as_what_it_proves_and_nothing_is_resent(  # noq
     if row.commits is not None:
         assert len(peer.requests) == row.commits
     assert owner.asked == 1
+    assert seen.error_class != "SentTwice"  # the library did not even try to send again
     if seen.bytes_written == 0:
         assert reading(seen) == "N"
         assert not peer.requests
@@ -171,6 +172,46 @@ async def test_fault_is_reported_as_what_it_proves_and_nothing_is_resent(  # noq
     assert seen.request_complete or row.commits == 0
     assert (seen.tls is not None) == tls
     assert seen.peer == f"127.0.0.1:{peer.port}"
+
+
+async def test_success_before_the_request_was_written_is_named_a_contradiction(
+    adapter: HttpAdapter, owner: Owner, exchange: Exchanger
+) -> None:
+    async with serving(early_success) as peer:
+        seen = await adapter.attempt(exchange(peer, body=BIG), owner.hooks)
+    assert seen.status == 200
+    assert not seen.request_complete
+    assert seen.contradictions == ("the answer came before the request was fully written",)
+    assert seen.summary == seen.contradictions[0]
+
+
+async def test_refusal_before_the_request_was_written_is_no_contradiction(
+    adapter: HttpAdapter, owner: Owner, exchange: Exchanger
+) -> None:
+    """A service may turn a message down by its head; 408 even depends on knowing that ours was not whole."""
+
+    async def early_refusal(conversation: Conversation) -> None:
+        await conversation.read_head()
+        await conversation.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        await conversation.gone()
+
+    async with serving(early_refusal) as peer:
+        seen = await adapter.attempt(exchange(peer, body=BIG), owner.hooks)
+        await peer.all_ended()
+    assert seen.status == 413
+    assert seen.body_complete
+    assert not seen.request_complete
+    assert not seen.contradictions
+    assert peer.resets == 1
+
+
+async def test_flood_of_interim_answers_ends_at_a_bound_and_not_at_the_deadline(
+    adapter: HttpAdapter, owner: Owner, exchange: Exchanger
+) -> None:
+    async with serving(interim_flood) as peer:
+        seen = await adapter.attempt(exchange(peer, seconds=60), owner.hooks)
+    assert seen.error_class == "Broken"
+    assert seen.error_cause == "ConnectionAbortedError"
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])

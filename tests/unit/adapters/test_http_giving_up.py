@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 
 from adapters.contract import SelfTestFailed
-from adapters.http import connector
+from adapters.http import connector as connecting
 from adapters.http.client import HttpAdapter
 from adapters.http.flight import Flight
 from adapters.http.refusals import Broken, SendRefused
@@ -138,6 +138,29 @@ async def test_reads_of_a_service_that_allows_it_share_a_connection(
     assert peer.connections == 2
 
 
+async def test_shared_connection_is_closed_after_an_answer_that_was_not_whole(
+    adapter: HttpAdapter, owner: Owner, exchange: Exchanger
+) -> None:
+    async def endless(conversation: Conversation) -> None:
+        await conversation.read_request()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99000000\r\n\r\n")
+        for _ in range(80):
+            await conversation.send(bytes(256 * 1024))
+        await conversation.gone()
+
+    async with serving(endless) as peer:
+        seen = await adapter.attempt(exchange(peer, "GET", body=b"", reuse=True), owner.hooks)
+        await peer.all_ended()
+    assert not seen.answered
+    assert seen.closed_boot_ms is not None
+
+
+async def test_attempts_that_are_no_shared_reads_never_go_back_to_a_pool(adapter: HttpAdapter) -> None:
+    connector = adapter._session(keep=False).connector
+    assert connector is not None
+    assert connector.force_close
+
+
 @pytest.mark.parametrize("moment", ["with_the_answer", "while_idle", "closed_while_idle"])
 async def test_shared_connection_that_spoke_out_of_turn_is_dropped(
     moment: str, adapter: HttpAdapter, owner: Owner, exchange: Exchanger
@@ -172,8 +195,8 @@ async def test_second_send_within_one_attempt_is_stopped(
 
     async def resending(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         with pytest.raises(Broken):
-            await connector.never_again(request, handler)
-        return await connector.never_again(request, handler)
+            await connecting.never_again(request, handler)
+        return await connecting.never_again(request, handler)
 
     async def fin(conversation: Conversation) -> None:
         await conversation.read_request()
@@ -213,7 +236,7 @@ BROKEN_PROMISES = {
     "the byte counter counts exactly what leaves": lambda patch: patch.setattr(CountingSocket, "send", _uncounted),
     "a refusal before sending sends nothing": lambda patch: patch.setattr(Flight, "connected", _deaf),
     "a PUT whose answer is lost is not sent again": lambda patch: patch.setattr(
-        connector, "never_again", _plain_handler
+        connecting, "never_again", _plain_handler
     ),
     "a request given up does not arrive later": lambda patch: patch.setattr(
         CountingSocket, "harden", CountingSocket.soften
