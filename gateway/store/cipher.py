@@ -5,6 +5,7 @@ import binascii
 import hmac
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,14 @@ from gateway.store.port import Refused
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
+SALT_BYTES: Final = 16
+LOT: Final = 2**24
+"""Messages under one derived key."""
 _FORMAT: Final = b"\x01"
+_PURPOSE: Final = b"action-gateway data key 1"
+_NONCE_AT: Final = 1 + SALT_BYTES
+_BODY_AT: Final = _NONCE_AT + NONCE_BYTES
+_KEYS_REMEMBERED: Final = 64
 
 
 class CannotDecrypt(ValueError):
@@ -24,10 +32,11 @@ class CannotDecrypt(ValueError):
 
 
 class DataKeyCipher:
-    """AES-256-GCM; form byte, nonce, ciphertext with tag. The context is authenticated with it.
+    """AES-256-GCM; form byte, salt, nonce, ciphertext with tag. The context is authenticated with it.
 
-    Each context has a key of its own, derived from the data key. Random nonces of 96 bits are good for 2^32 messages
-    under one key; a busy gateway stores that many payloads within days, but never many under one context.
+    Random nonces of 96 bits are good for 2^32 messages under one key, and a busy gateway stores that many payloads
+    within days. So each process, and each new lot of messages within it, has a key of its own, derived from the data
+    key and a random salt that every ciphertext carries.
     """
 
     def __init__(self, key: bytes, entropy: Callable[[int], bytes]) -> None:
@@ -36,24 +45,30 @@ class DataKeyCipher:
             raise ValueError(f"a data key has {KEY_BYTES} bytes")
         self._key = key
         self._entropy = entropy
+        self._left = 0
+        self._salt = b""
+        self._derived = lru_cache(maxsize=_KEYS_REMEMBERED)(self._derive)
 
     def encrypt(self, plaintext: bytes, context: bytes) -> bytes:
-        """Ciphertext that only the same key and context open again."""
+        """Ciphertext that only the same data key and context open again."""
+        if not self._left:
+            self._left, self._salt = LOT, self._entropy(SALT_BYTES)
+        self._left -= 1
         nonce = self._entropy(NONCE_BYTES)
-        return b"".join((_FORMAT, nonce, self._for(context).encrypt(nonce, plaintext, context)))
+        return b"".join((_FORMAT, self._salt, nonce, self._derived(self._salt).encrypt(nonce, plaintext, context)))
 
     def decrypt(self, ciphertext: bytes, context: bytes) -> bytes:
         """The plaintext. Raises CannotDecrypt."""
         if ciphertext[:1] != _FORMAT:
             raise CannotDecrypt("stored bytes of an unknown form")
-        nonce, rest = ciphertext[1 : 1 + NONCE_BYTES], ciphertext[1 + NONCE_BYTES :]
+        salt, nonce, rest = ciphertext[1:_NONCE_AT], ciphertext[_NONCE_AT:_BODY_AT], ciphertext[_BODY_AT:]
         try:
-            return self._for(context).decrypt(nonce, rest, context)
+            return self._derived(salt).decrypt(nonce, rest, context)
         except (InvalidTag, ValueError) as error:
             raise CannotDecrypt("the data key does not open these bytes") from error
 
-    def _for(self, context: bytes) -> AESGCM:
-        return AESGCM(hmac.digest(self._key, context, "sha256"))
+    def _derive(self, salt: bytes) -> AESGCM:
+        return AESGCM(hmac.digest(self._key, _PURPOSE + salt, "sha256"))
 
 
 def parse_key(text: str, source: str) -> bytes:

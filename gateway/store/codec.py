@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Final
@@ -61,7 +62,15 @@ _CHAIN_AT: Final = 2 + len(_AS_COLUMNS)
 
 Row = Sequence[Any]
 
+_REMEMBERED: Final = 8192
+"""Ids and names that are likely to be met again soon: those of the batches under way."""
 
+
+raw_id: Final = lru_cache(maxsize=_REMEMBERED)(parse_id)
+"""`parse_id`, remembered: a write asks for the same few ids again and again."""
+
+
+@lru_cache(maxsize=_REMEMBERED)
 def short_hash(*parts: str) -> bytes:
     """Sixteen bytes that stand for a name in an index: too many to meet by chance or by search."""
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()[:16]
@@ -90,7 +99,7 @@ def encode(operation: Operation) -> dict[str, Any]:
     # Enums go as their text: a driver may not know what to do with a subclass of str.
     row["state"] = operation.state.value
     row["executed"] = operation.executed.value
-    row["id"] = parse_id(operation.id)
+    row["id"] = raw_id(operation.id)
     row["key_hash"] = None if operation.key is None else short_hash(operation.key)
     row["fingerprint_hash"] = short_hash(operation.fingerprint)
     row["conflict_hash"] = None if operation.conflict_key is None else short_hash(operation.conflict_key)

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Protocol
 
 from gateway.core.identity import Ruling, Verdict, decide
-from gateway.core.ids import parse_id
 from gateway.model.operation import FINAL, Operation, Receipt, State
 from gateway.model.problem import Code, ensure
 from gateway.store import statements
-from gateway.store.codec import short_hash
+from gateway.store.codec import raw_id, short_hash
 from gateway.store.effects import Effects
 from gateway.store.port import Admission, Admitted, Change, Changed, SealedFrame, Sealer
 from gateway.store.records import Draft
@@ -55,12 +54,12 @@ class _Base:
     def needs(self, wants: Wants) -> None:
         for draft in self.drafts:
             if draft.operation_id is not None:
-                wants.ids.add(parse_id(draft.operation_id))
+                wants.ids.add(raw_id(draft.operation_id))
 
     def _record(self, view: View, effects: Effects, own: str | None = None) -> None:
         """The item's records; the receipt tells of the last one of operation `own`, or the last of all."""
         for draft in self.drafts:
-            chain = None if draft.operation_id is None else view.get(parse_id(draft.operation_id))
+            chain = None if draft.operation_id is None else view.get(raw_id(draft.operation_id))
             effects.record(draft, chain, answers=own is None or draft.operation_id == own)
 
 
@@ -87,13 +86,13 @@ class Admit(_Base):
         if operation.conflict_key is not None:
             wants.conflicts.add(short_hash(operation.conflict_key))
         if operation.supersedes is not None:
-            wants.ids.add(parse_id(operation.supersedes))
+            wants.ids.add(raw_id(operation.supersedes))
 
     def rule(self, view: View, effects: Effects) -> Promise:
         operation = self.admission.operation
         old = None
         if operation.supersedes is not None:
-            old = view.get(parse_id(operation.supersedes))
+            old = view.get(raw_id(operation.supersedes))
             if old is None or not _may_be_superseded(old.operation):
                 named = None if old is None else old.operation
                 return _only(Admitted(Verdict(Ruling.REFUSE, Code.WRONG_STATE, named)))
@@ -108,7 +107,7 @@ class Admit(_Base):
         if old is not None:
             view.change(old, replace(old.operation, superseded=True, version=old.version + 1))
             effects.image(old)
-        known = view.create(parse_id(operation.id), operation)
+        known = view.create(raw_id(operation.id), operation)
         effects.image(known)
         effects.seal |= self.admission.seal_now
         if operation.definition not in view.definitions:
@@ -131,11 +130,11 @@ class Alter(_Base):
 
     def needs(self, wants: Wants) -> None:
         super(Alter, self).needs(wants)
-        wants.ids.add(parse_id(self.change.operation.id))
+        wants.ids.add(raw_id(self.change.operation.id))
 
     def rule(self, view: View, effects: Effects) -> Promise:
         image = self.change.operation
-        known = view.get(parse_id(image.id))
+        known = view.get(raw_id(image.id))
         if known is None:
             return _only(Changed(won=False))
         if known.version != self.change.expect_version:
@@ -163,10 +162,10 @@ class Observe(_Base):
 
     def needs(self, wants: Wants) -> None:
         super(Observe, self).needs(wants)
-        wants.ids.add(parse_id(self.operation_id))
+        wants.ids.add(raw_id(self.operation_id))
 
     def rule(self, view: View, effects: Effects) -> Promise:
-        known = view.get(parse_id(self.operation_id))
+        known = view.get(raw_id(self.operation_id))
         if known is None:
             return _only(None)
         effects.observations.append({"operation_id": known.id, "body": self.body, "of": self.operation_id})
@@ -181,10 +180,10 @@ class Deliver(_Base):
     operation_id: str
 
     def needs(self, wants: Wants) -> None:
-        wants.ids.add(parse_id(self.operation_id))
+        wants.ids.add(raw_id(self.operation_id))
 
     def rule(self, view: View, effects: Effects) -> Promise:
-        known = view.get(parse_id(self.operation_id))
+        known = view.get(raw_id(self.operation_id))
         if known is not None:
             known.delivered = True
             effects.delivered.append({"id_": known.id})

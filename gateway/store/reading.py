@@ -7,11 +7,10 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import Select, String, bindparam, select
 
-from gateway.core.ids import parse_id
 from gateway.model.operation import Operation, Receipt
 from gateway.model.principal import PrincipalKind
 from gateway.store import statements
-from gateway.store.codec import OPERATION_COLUMNS, decode, short_hash
+from gateway.store.codec import OPERATION_COLUMNS, decode, raw_id, short_hash
 from gateway.store.effects import observation_context, payload_context
 from gateway.store.items import HEAD
 from gateway.store.port import Cipher, Filter, Page, PayloadKind, StoredCredential, StoredKey, TailFrame
@@ -127,7 +126,7 @@ class Reads(ABC):
 def _raw(operation_id: str) -> bytes | None:
     """What is no operation id names no operation."""
     try:
-        return parse_id(operation_id)
+        return raw_id(operation_id)
     except ValueError:
         return None
 
@@ -162,5 +161,5 @@ def _listing(wanted: Filter, limit: int) -> Statement:
     if wanted.since_ms is not None:
         query = query.where(column.created_ms >= wanted.since_ms)
     if wanted.cursor is not None:
-        query = query.where(column.id < parse_id(wanted.cursor))
+        query = query.where(column.id < raw_id(wanted.cursor))
     return Statement(query.limit(limit))

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from gateway.core.ids import parse_id
 from gateway.model.operation import Receipt
 from gateway.model.problem import ensure
+from gateway.store.codec import raw_id
 from gateway.store.items import (
     Admit,
     Alter,
@@ -64,7 +64,7 @@ class Writes(ABC):
 
     async def admit(self, admission: Admission) -> Admitted:
         """Rule on a new operation and store it if it is new."""
-        parse_id(admission.operation.id)
+        raw_id(admission.operation.id)
         reply: Admitted = await self._submit(Admit(admission, drafts=drafts(admission.records)))
         return reply
 
@@ -76,14 +76,14 @@ class Writes(ABC):
 
     async def observe(self, operation_id: str, body: Mapping[str, Any], records: Sequence[Record]) -> Receipt | None:
         """Append an observation; None if the operation is not stored (any more)."""
-        parse_id(operation_id)
+        raw_id(operation_id)
         item = Observe(operation_id, orjson.dumps(body), drafts=drafts(records))
         reply: Receipt | None = await self._submit(item)
         return reply
 
     async def mark_delivered(self, operation_id: str) -> None:
         """The final document was written out; rides in the next transaction."""
-        parse_id(operation_id)
+        raw_id(operation_id)
         self._ride(Deliver(operation_id))
 
     async def note(self, records: Sequence[Record]) -> Receipt | None:

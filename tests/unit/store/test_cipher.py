@@ -42,11 +42,15 @@ def test_equal_plaintexts_have_different_ciphertexts() -> None:
     assert cipher.encrypt(b"same", b"c") != cipher.encrypt(b"same", b"c")
 
 
-def test_contexts_do_not_share_a_key() -> None:
-    # The same nonce twice under one key would give away the difference of the plaintexts.
-    one, other = made().encrypt(bytes(16), b"row 1"), made().encrypt(bytes(16), b"row 2")
-    assert one[1:13] == other[1:13]
-    assert one[13:29] != other[13:29]
+def test_each_lot_of_messages_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.cipher.LOT", 2)
+    salts = iter([b"1" * 16, b"2" * 16])
+    cipher = DataKeyCipher(KEY, lambda size: next(salts) if size == 16 else bytes(size))
+    # The same nonce under one key would give equal ciphertexts.
+    made = [cipher.encrypt(b"same", b"context") for _ in range(4)]
+    assert made[0] == made[1] != made[2] == made[3]
+    assert made[0][29:] != made[2][29:]
+    assert {cipher.decrypt(one, b"context") for one in made} == {b"same"}
 
 
 def test_key_of_the_wrong_length_is_an_error() -> None:
