@@ -92,6 +92,7 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
         ports.policy,
         ports.credentials,
         in_flight_max=settings.limits.in_flight_max,
+        per_caller_max=settings.limits.in_flight_per_caller_max,
         depth_max=settings.limits.call_depth_max,
     )
     gateway = Gateway(

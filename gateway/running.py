@@ -17,6 +17,7 @@ from gateway.catalog.lint import open_catalog
 from gateway.catalog.registry import Catalog
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
+from gateway.engine.housekeeping import Housekeeping
 from gateway.engine.log_keeper import Cadence, LogKeeper
 from gateway.engine.logs import bind_mask
 from gateway.engine.output import Shaping
@@ -125,6 +126,9 @@ async def _engine(
         points=ports.points,
         alert=lambda name, reason: assembly.hub.alert(name, None, reason),
     )
+    housekeeping = Housekeeping(
+        office.store, office.keys, ports.clock, retention_seconds=settings.retention.operations_seconds
+    )
     services = Tasks(lambda name, error: ports.on_dead(f"{name}: {error!r}"))
     gateway = assembly.gateway
     gateway.doorkeeper.quarantined = office.quarantine is not None
@@ -134,6 +138,7 @@ async def _engine(
     site = Site(SitePorts(gateway, office.keys, office.vault, settings, ports.clock, office.store, keeper))
     services.start(assembly.recovery.run(), "recovery")
     services.start(keeper.run(), "log keeper")
+    services.start(housekeeping.run(), "housekeeping")
     try:
         async with site:
             _log_settings(settings, office, site)
@@ -144,6 +149,7 @@ async def _engine(
     finally:
         assembly.recovery.stop()
         keeper.stop()
+        housekeeping.stop()
         drain = 0.0 if dead.done() else settings.server.drain_seconds
         cancelled = await assembly.tasks.finish(drain)
         await services.finish(5.0)

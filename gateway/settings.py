@@ -31,12 +31,6 @@ class StoreSettings:
     `GATEWAY_STORE_URL`."""
     batch_max: int = field(default=256, metadata=COUNT)
     """Most events that one commit may carry."""
-    queue_max: int = field(default=4096, metadata=COUNT)
-    """Most events that may wait for the writer; beyond it new operations are refused."""
-    gather_seconds_max: float = field(default=0.002, metadata={"ge": 0, "le": 1})
-    """Longest time for which a busy writer waits for company before it commits."""
-    lease_seconds: float = field(default=30.0, metadata=POSITIVE)
-    """How long a right to act for an operation lasts without renewal."""
     ballast_bytes: int = field(default=16_777_216, metadata={"ge": 0})
     """Disk space kept aside so that outcomes of operations under way can be stored on a full disk."""
 
@@ -139,14 +133,6 @@ class RetentionSettings:
 class RecoverySettings:
     """How operations in doubt are looked after."""
 
-    backoff_first_seconds: float = field(default=1.0, metadata=POSITIVE)
-    """Wait before the second look; it doubles from look to look."""
-    backoff_seconds_max: float = field(default=30.0, metadata=POSITIVE)
-    """Longest wait between two looks before the recovery deadline."""
-    jitter_ratio: float = field(default=0.2, metadata={"ge": 0, "le": 1})
-    """Share of each wait that is random, so that many operations do not look at once."""
-    watch_interval_seconds: float = field(default=900.0, metadata=POSITIVE)
-    """Wait between looks at an unresolved operation."""
     sweep_interval_seconds: float = field(default=5.0, metadata=POSITIVE)
     """How often lost leases are collected and due operations are looked for."""
     probes_concurrency_max: int = field(default=16, metadata=COUNT)

@@ -151,10 +151,6 @@ def _contradictions(document: Document, settings: Settings) -> Iterator[Mistake]
         if rule.name and rule.name in names:
             yield document.mistake(("access", index, "name"), f"Two rules are named “{rule.name}”.", "Rename one.")
         names.add(rule.name)
-    recovery = settings.recovery
-    if recovery.backoff_first_seconds > recovery.backoff_seconds_max:
-        where: Path = ("recovery", "backoff_first_seconds")
-        yield document.mistake(where, "The first wait is longer than the longest one.", "Raise “backoff_seconds_max”.")
     if " " in settings.audit.origin or "+" in settings.audit.origin or "://" in settings.audit.origin:
         hint = "Like a URL without its scheme, for example gw.example/audit/prod-1."
         yield document.mistake(("audit", "origin"), "An origin has no scheme, no spaces and no “+”.", hint)

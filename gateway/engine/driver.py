@@ -27,6 +27,8 @@ from gateway.store.port import PayloadKind
 
 log = structlog.get_logger(__name__)
 
+ACCEPTED = 202
+"""The one status whose body may never come although the work goes on (RFC 9110 section 15.3.3)."""
 LEASE_MARGIN_SECONDS = 5.0
 """A lease outlives its attempt's own deadlines by this much: it is never renewed, the attempt ends first."""
 
@@ -208,7 +210,7 @@ class Driver:
         handle = None
         if accepted is not None and accepted.handle.header is not None and matches(accepted.when, answer, {}):
             handle = handle_url(live.action, live.operation, answer)
-        elif head.status not in (201, 202):
+        elif head.status != ACCEPTED:
             return
         outward_id = answer.header("Location") if handle is None else None
         if handle is None and outward_id is None:

@@ -49,6 +49,7 @@ class Doorkeeper:
         credentials: Credentials,
         *,
         in_flight_max: int,
+        per_caller_max: int,
         depth_max: int,
     ) -> None:
         """Bounds are settings."""
@@ -57,6 +58,7 @@ class Doorkeeper:
         self._policy = policy
         self._credentials = credentials
         self._in_flight_max = in_flight_max
+        self._per_caller_max = per_caller_max
         self._depth_max = depth_max
         self.draining = False
         self.quarantined = False
@@ -91,12 +93,9 @@ class Doorkeeper:
                 retry_after_seconds=5.0,
             )
         if self._recovery.busy >= self._in_flight_max:
-            raise Problem(
-                Code.TOO_MANY_REQUESTS,
-                f"{self._in_flight_max} operations are being carried out; nothing was sent for {principal.name}.",
-                "Wait, then submit again with the same key.",
-                retry_after_seconds=1.0,
-            )
+            raise _too_many(f"{self._in_flight_max} operations are being carried out")
+        if self._recovery.count_of(principal.name) >= self._per_caller_max:
+            raise _too_many(f"This caller has {self._per_caller_max} unsettled operations")
 
     async def check_parent(self, principal: Principal, request: Request) -> None:
         """Follow the chain of parents: each must be visible, and the chain no deeper than the bound."""
@@ -141,3 +140,12 @@ class Doorkeeper:
                 "The store is older than its audit log (it was restored), so writes are held.",
                 "Reads go on. A person with access to the gateway runs `gateway recover`.",
             )
+
+
+def _too_many(what: str) -> Problem:
+    return Problem(
+        Code.TOO_MANY_REQUESTS,
+        f"{what}; nothing was sent.",
+        "Wait, then submit again with the same key.",
+        retry_after_seconds=1.0,
+    )

@@ -6,6 +6,7 @@ for clocks that were stepped.
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -56,6 +57,7 @@ class Recovery:
         self._sweep_seconds = sweep_seconds
         self._on_dead = on_dead
         self._live: dict[str, Live] = {}
+        self._callers: Counter[str] = Counter()
         self._due: list[tuple[int, str]] = []
         self._wake = asyncio.Event()
         self._stopping = False
@@ -71,14 +73,26 @@ class Recovery:
         """Operations that a driver is at work on now."""
         return len(self._tasks)
 
+    def count_of(self, caller: str) -> int:
+        """Unsettled operations of one caller."""
+        return self._callers[caller]
+
     def find(self, operation_id: str) -> Live | None:
         """The live operation, if it is unsettled here."""
         return self._live.get(operation_id)
 
     def adopt(self, live: Live, *, begun: bool) -> None:
         """Take a new operation and drive it at once."""
-        self._live[live.id] = live
+        self._keep(live)
         self._start(live, begun=begun)
+
+    def _keep(self, live: Live) -> None:
+        self._live[live.id] = live
+        self._callers[live.operation.caller] += 1
+
+    def _let_go(self, live: Live) -> None:
+        if self._live.pop(live.id, None) is not None:
+            self._callers[live.operation.caller] -= 1
 
     def nudge(self, live: Live) -> None:
         """Something changed (a cancel, an attestation, a wish to look now): look at it at once."""
@@ -106,7 +120,7 @@ class Recovery:
 
     def _put_away(self, live: Live, item: Item) -> None:
         if live.operation.final or (item.act is Act.NOTHING and live.operation.state is not State.HELD):
-            self._live.pop(live.id, None)
+            self._let_go(live)
             return
         self.schedule(live.id, item.at_ms)
 
@@ -166,5 +180,5 @@ class Recovery:
                 await self._journal.apply_surely(live, Restarted())
             except Lost:
                 log.warning("taken_over_elsewhere", operation_id=operation.id)
-        self._live[live.id] = live
+        self._keep(live)
         self.schedule(live.id, live.operation.next_ms or self._clock.wall_ms())
