@@ -1,8 +1,5 @@
-"""The composition root and the program's entry: the only module that knows every concrete class."""
+"""The composition root: the only module that knows every concrete class."""
 
-import importlib
-import os
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -13,25 +10,6 @@ from gateway.office import open_office
 from gateway.running import serve
 from gateway.settings import Settings
 from gateway.surfaces.cli.composition import Initialised, InitOptions, Opened
-
-MARKER = "action-gateway"
-PACKAGES = ("gateway", "adapters", "audit", "fixtures")
-
-
-class StrangerError(RuntimeError):
-    """A package of the same name, but not ours, answers an import: this environment is shared with something else."""
-
-
-def check_packages() -> None:
-    """Refuse to run beside strangers: `adapters`, `audit` and `fixtures` are names that others use as well."""
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        if getattr(package, "MARKER", None) != MARKER:
-            where = getattr(package, "__file__", None) or "an unknown place"
-            raise StrangerError(
-                f"The package {name!r} at {where} does not belong to the Action Gateway. Install the gateway into an"
-                " environment of its own (venv, pipx, `uv tool install`, or a container)."
-            )
 
 
 class App:
@@ -69,15 +47,3 @@ class App:
     async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:
         """Serve until SIGTERM or SIGINT."""
         return await serve(settings, self.environment, self.clock, self.chance, ready=ready)
-
-
-def main() -> None:
-    """The `gateway` program."""
-    try:
-        check_packages()
-    except StrangerError as stranger:
-        sys.stderr.write(f"gateway: {stranger}\n")
-        raise SystemExit(2) from None
-    from gateway.surfaces.cli.main import run  # noqa: PLC0415 - the check above comes before everything else
-
-    raise SystemExit(run(App(dict(os.environ)), sys.argv[1:]))

@@ -65,7 +65,7 @@ def test_the_wheel_says_what_it_is_and_carries_its_license(wheel: Path) -> None:
     assert "Name: action-gateway\n" in metadata
     assert "Requires-Python: >=3.11\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata
-    assert "gateway = gateway.surfaces.cli.main:main" in scripts
+    assert "gateway = gateway.__main__:main" in scripts
     assert "audit = audit.cli:main" in scripts
     assert license_text == (ROOT / "LICENSE").read_bytes()
 
@@ -78,6 +78,8 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     _run(*pip, "--require-hashes", "-r", ROOT / "requirements.lock", cwd=tmp_path)
     _run(*pip, "--no-deps", "--no-index", wheel, cwd=tmp_path)
 
+    assert "Usage" in _run(home / "bin" / "gateway", "--help", cwd=tmp_path)
+    assert "verify" in _run(home / "bin" / "audit", "--help", cwd=tmp_path)
     where = _run(
         home / "bin" / "python",
         "-c",
