@@ -7,6 +7,7 @@ from gateway.catalog.finding import Finding, Subject
 from gateway.catalog.schema import BindForm
 from gateway.catalog.schema_answers import RuleForm
 from gateway.catalog.schema_lookup import IdentifyForm
+from gateway.catalog.values import seconds
 from gateway.catalog.yamltext import Path
 from gateway.core.ids import format_id, outward
 from gateway.core.placeholders import RESERVED, names_in
@@ -15,6 +16,8 @@ from gateway.model.evidence import Finding as Shown
 
 _VARIABLE = {"op": "operation_id", "uuid": "operation_uuid", "hex": "operation_hex"}
 _OF_THE_OPERATION = frozenset(_VARIABLE.values())
+_CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
+_INTERVAL_MIN_SECONDS = 0.1
 _SAMPLE = format_id(bytes(range(16)))
 
 
@@ -31,7 +34,7 @@ def read_rules(subject: Subject) -> Iterator[Finding]:
             yield Finding((field,), f"“{field}” belongs to actions that change something.", hint)
     if subject.action.resend is not Resend.NEVER:
         yield Finding(("resend",), "A read is repeated whatever “resend” says.", "Remove it.")
-    if form.request.method in {"PUT", "PATCH", "DELETE"}:
+    if form.request.method in _CHANGING:
         hint = "Declare the effect that it has; a read is repeated without asking."
         yield Finding(
             ("request", "method"), f"{form.request.method} changes things at most services.", hint, warning=True
@@ -117,8 +120,13 @@ def lookup_rules(subject: Subject) -> Iterator[Finding]:
     elif subject.form.conflict_key is None:
         hint = "Declare “conflict_key”, so that no other operation changes the same state meanwhile."
         yield Finding(("reconcile", "identify"), "“identify: state” needs a “conflict_key”.", hint)
-    if form.interval.startswith("0"):
-        yield Finding(("reconcile", "interval"), "Two looks need time between them.", "For example 1s.")
+    yield from _unhurried(("reconcile", "interval"), form.interval)
+    looks = [(("reconcile", "request", "method"), form.request.method)]
+    if form.positive_control:
+        looks.append((("reconcile", "positive_control", "request", "method"), form.positive_control.request.method))
+    for path, method in looks:
+        if method in _CHANGING:
+            yield Finding(path, f"A look-up is repeated and must change nothing; {method} does.", "Use GET.")
     yield from _rules_reach(("reconcile", "rules"), form.rules, {"executed_ok", "absent"})
 
 
@@ -166,8 +174,10 @@ def answer_rules(subject: Subject) -> Iterator[Finding]:
             yield Finding((name,), "A 2xx alone is no refusal.", "Add a “path” that tells success from refusal.")
     if form.accepted:
         yield from _rules_reach(("accepted", "rules"), form.accepted.rules, {"executed_ok"})
-        if form.accepted.interval.startswith("0"):
-            yield Finding(("accepted", "interval"), "Two looks need time between them.", "For example 1s.")
+        yield from _unhurried(("accepted", "interval"), form.accepted.interval)
+    if form.success.status is None:
+        hint = "Add “status: 2xx”: a body that speaks of success may come with an error."
+        yield Finding(("success",), "Success needs a status.", hint)
     if action.exists and action.reconcile is None:
         hint = "Declare “reconcile”: “already there” does not say who put it there."
         yield Finding(("exists",), "“exists” leads to a look-up, and there is none.", hint)
@@ -204,6 +214,11 @@ def _value_fits(form: BindForm) -> Iterator[Finding]:
         return
     if not fits:
         yield Finding(("bind", "charset"), "The value holds other characters.", "“format: hex” has 0-9 and a-f only.")
+
+
+def _unhurried(where: Path, interval: str) -> Iterator[Finding]:
+    if seconds(interval) < _INTERVAL_MIN_SECONDS:
+        yield Finding(where, "Two looks need time between them.", "At least 100ms, for example 1s.")
 
 
 def _rules_reach(where: Path, rules: list[RuleForm], wanted: set[str]) -> Iterator[Finding]:

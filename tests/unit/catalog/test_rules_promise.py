@@ -24,6 +24,7 @@ from tests.unit.catalog.examples import (
     mistakes,
 )
 
+CONTROL_PUT = "      positive_control: {request: {method: DELETE, path: /health}, status: 200}"
 DONE = "{status: 200, path: state, finding: executed_ok}"
 
 READ = """\
@@ -117,6 +118,10 @@ MISTAKES = [
         "executed_ok",
     ),
     (BIND, f"{BIND}    accepted: {{handle: u, interval: 0s, rules: [{DONE}]}} {H}\n", "Two looks need time", "1s"),
+    (BIND, f"{BIND}    success: {{path: ok}} {H}\n", "Success needs a status", "2xx"),
+    (SETTLE, f"{SETTLE}      interval: 99ms {H}\n", "Two looks need time", "100ms"),
+    (LOOK, f'      request: {{method: PUT, path: "/things/{{operation_id}}"}} {H}\n', "must change nothing", "GET"),
+    (SETTLE, f"{SETTLE}{CONTROL_PUT} {H}\n", "must change nothing", "GET"),
     (EFFECT, "    effect: read\n#\n", "belongs to actions that change something", "declare the effect"),
 ]
 
