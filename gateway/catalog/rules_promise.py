@@ -121,7 +121,7 @@ def lookup_rules(subject: Subject) -> Iterator[Finding]:
         hint = "Declare “conflict_key”, so that no other operation changes the same state meanwhile."
         yield Finding(("reconcile", "identify"), "“identify: state” needs a “conflict_key”.", hint)
     yield from _unhurried(("reconcile", "interval"), form.interval)
-    looks = [(("reconcile", "request", "method"), form.request.method)]
+    looks: list[tuple[Path, str]] = [(("reconcile", "request", "method"), form.request.method)]
     if form.positive_control:
         looks.append((("reconcile", "positive_control", "request", "method"), form.positive_control.request.method))
     for path, method in looks:

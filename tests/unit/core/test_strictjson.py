@@ -27,6 +27,7 @@ REFUSED = [
     pytest.param(b'["NaN",-Infinity]', "NaN", 7, id="minus infinity"),
     pytest.param(b"[Infinity]", "NaN", 1, id="infinity"),
     pytest.param(b'"\\ud800"', "surrogate", 0, id="lone surrogate"),
+    pytest.param(b'[[1,"\\udfff"]]', "surrogate", 4, id="lone surrogate in a list"),
     pytest.param(b'{"ok":"\\ud83d\\ude00","\\udc00":1}', "surrogate", 21, id="lone surrogate in a name"),
     pytest.param(b"9007199254740992", "2^53", 0, id="two to the 53rd"),
     pytest.param(b"[1,-9007199254740992]", "2^53", 3, id="minus two to the 53rd"),
@@ -72,6 +73,10 @@ def test_refusal_never_repeats_the_input(data: bytes) -> None:
 
 def test_brackets_inside_strings_do_not_count_as_depth() -> None:
     assert parse(b'["' + b"[{" * 500 + b'\\"[[["]') == ["[{" * 500 + '"[[[']
+
+
+def test_escapes_and_whole_surrogate_pairs_are_read() -> None:
+    assert parse(b'["\\u00e9", "\\ud83d\\ude00", "\\\\u0041"]') == ["é", "😀", "\\u0041"]
 
 
 def test_exactly_the_allowed_depth_is_read() -> None:
