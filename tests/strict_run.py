@@ -1,7 +1,8 @@
-"""Where CI_NO_SKIPS=1 is set a skipped test is a failed one; and a failed run says how to get the same order again."""
+"""No silent skips where CI_NO_SKIPS=1 is set, no report that a worker cannot send, and a way to get an order again."""
 
 import os
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,24 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     _forbid_skip(report)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Escape lone surrogates: bad input in a failure's text would otherwise end the whole run of that worker."""
+    return _sendable((yield))
+
+
+def _sendable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_sendable(key): _sendable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_sendable(item) for item in value]
+        case _:
+            return value
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:

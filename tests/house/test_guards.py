@@ -121,3 +121,15 @@ def test_a_module_that_skips_itself_fails_where_skips_are_forbidden(
     body = 'import pytest\npytest.skip("no server here", allow_module_level=True)'
 
     assert _run(pytester, "tests.strict_run", body).ret != pytest.ExitCode.OK
+
+
+def test_a_failure_that_shows_a_lone_surrogate_does_not_end_the_run(pytester: pytest.Pytester) -> None:
+    body = r"""
+    def test_shows_a_surrogate():
+        print("\ud800")
+        assert "\ud800" == "b", "\udfff"
+    """
+    result = _run(pytester, "tests.strict_run", body, "-p", "xdist", "-n", "1")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
