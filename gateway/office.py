@@ -11,21 +11,20 @@ import structlog
 from audit.checkpoint import Publisher
 from audit.disk import DiskDirectory, LogError, log_folder
 from audit.export import Exporter, Row
-from audit.head import Head
 from audit.keyring import KeyProblem, Recipient, SealKey
-from audit.log import files_head
 from audit.note import NoteSigner
-from audit.recover import JoinState, check_join, recover
+from audit.recover import JoinState
 from audit.seal import Sealer, SegmentLimits
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
+from gateway.engine.log_start import find_log, start_log
 from gateway.engine.vault import Vault
 from gateway.engine.vaultkey import load_vault_key
 from gateway.settings import Settings
 from gateway.store.cipher import DataKeyCipher, load_key
 from gateway.store.lock import open_private
-from gateway.store.port import Record, Refused
+from gateway.store.port import Refused
 from gateway.store.threaded import Limits, SqlStore
 from gateway.store.threaded import Ports as StorePorts
 
@@ -148,11 +147,8 @@ async def _open_log(
     directory = DiskDirectory(log_folder(paths.audit, origin))
     exporter = Exporter(directory)
     try:
-        rows = [Row(item.segment, item.seq, item.frame) for item in await store.tail(1_000_000)]
-        recoveries = recover(directory, boot_id=clock.boot_id, rows=rows)
-        stored = await store.head()
-        head = None if stored is None else Head.from_bytes(stored)
-        join = check_join(files_head(directory, origin), rows, head)
+        found = await find_log(store, directory, origin, clock.boot_id)
+        join, head, recoveries = found.join, found.head, found.recoveries
         if join.state is JoinState.CONTRADICTION:
             raise Refused(
                 f"The audit log in {directory.path} and the store contradict each other: {join.reason}. Nothing was"
@@ -174,8 +170,7 @@ async def _open_log(
             boot_id=clock.boot_id,
             limits=SegmentLimits(bytes_max=settings.audit.segment_max_bytes),
         )
-        await store.attach(sealer, sealer.start(clock.wall_ms(), recovery=recoveries))
-        await store.note((Record("started", {"at": clock.wall_ms(), "origin": origin, "quarantine": reason}),))
+        await start_log(store, sealer, recoveries, now_ms=clock.wall_ms(), quarantine=reason)
         anchors = [DiskDirectory(Path(anchor)) for anchor in settings.audit.anchors]
         return origin, exporter, Publisher(directory, signer, anchors), reason
     except BaseException as error:

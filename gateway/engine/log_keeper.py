@@ -32,6 +32,7 @@ class Cadence:
 
     seal_seconds: float
     checkpoint_seconds: float
+    export_seconds: float = EXPORT_INTERVAL_SECONDS
 
 
 class LogKeeper:
@@ -93,7 +94,7 @@ class LogKeeper:
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(EXPORT_INTERVAL_SECONDS):
+            async with asyncio.timeout(self._cadence.export_seconds):
                 await self._stopping.wait()
         except TimeoutError:
             return
