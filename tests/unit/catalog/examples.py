@@ -20,7 +20,8 @@ actions:
         name: {type: string}
         note: {type: string}
         size: {type: number}
-      required: [name]
+        list: {type: array}
+      required: [name, list]
       additionalProperties: false
     request:
       method: POST

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.catalog.examples import BIND, RECONCILE, SETTLE, assert_warned, changed, checked, mistakes
+from gateway.catalog.questions import questions
+from tests.unit.catalog.examples import BIND, RECONCILE, SETTLE, assert_warned, changed, checked, compiled, mistakes
 
 WARNINGS = [
     (SETTLE, "", "What evidence remains", "never conclusive"),
@@ -24,3 +25,11 @@ def test_an_irreversible_action_without_any_answer_is_refused_unless_its_owner_a
     assert result.catalog is not None
     assert result.catalog.actions["things.create"].unknown_accepted == "a newsletter may be lost"
     assert checked(bare.replace("irreversible", "reversible")).catalog is not None
+
+
+def test_a_repeat_under_the_same_key_is_evidence_enough() -> None:
+    window = "    bind: {in: header, name: X-Id, window: {min: 24h, margin: 1h}}\n"
+    text = changed((BIND, window + "    resend: same_key\n    replay_after_5xx: same_outcome\n"), (RECONCILE, ""))
+    answers = questions(compiled(text))
+    assert [answer.answered for answer in answers] == [True, False, True]
+    assert "same outcome again" in answers[2].sentence

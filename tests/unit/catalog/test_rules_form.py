@@ -5,6 +5,7 @@ import pytest
 from tests.unit.catalog.examples import BIND, CONFLICT, IDENTIFY, NAME, RULE, SETTLE, H, assert_told, assert_warned
 
 MISTAKES = [
+    (CONFLICT, f'    conflict_key: "{{list}}" {H}\n', "“list” does not fit into a text", "plain argument"),
     (RULE, f"        - {{header: a b, finding: executed_ok}} {H}\n", "no name of a header", "X-Rate"),
     (RULE, f'        - {{path: "a[", finding: executed_ok}} {H}\n', "no JMESPath", "items[0]"),
     (IDENTIFY, f'      identify: {{path: "a[", equals: "{{operation_id}}"}} {H}\n', "no JMESPath", "data.id"),
@@ -20,7 +21,7 @@ MISTAKES = [
     (NAME, f'        name: {{type: string, pattern: "("}} {H}\n', "no valid JSON Schema", "patterns"),
     (NAME, f"        run: {{type: string}} {H}\n{NAME}", "“run” is a variable of the gateway", "something else"),
     (
-        "      required: [name]\n",
+        "      required: [name, list]\n",
         f"      required: [name, nme] {H}\n",
         "“nme” is required and not declared",
         "properties",

@@ -205,4 +205,4 @@ def test_a_value_in_the_body_needs_a_body_that_can_hold_it(request_form: str, wo
         ("    request:\n" + REQUEST + BODY, f"    request: {request_form}\n"),
         (BIND, "    bind: {in: body, name: op}\n"),
     )
-    assert any(words in mistake.detail and mistake.line == 17 for mistake in mistakes(text))
+    assert any(words in mistake.detail and mistake.line == 18 for mistake in mistakes(text))

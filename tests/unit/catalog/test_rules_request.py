@@ -5,6 +5,8 @@ import pytest
 from tests.unit.catalog.examples import BIND, BODY, LOOK, SERVICE, H, assert_told
 
 MISTAKES = [
+    (SERVICE, f"  api: {{base_url: https://a.example, proxy: 'http://[p:1'}} {H}\n", "proxy", "http://host:port"),
+    ("path: /things\n", f'path: "/things/{{list}}" {H}\n', "“list” does not fit into a path", "whole number"),
     (SERVICE, f"  api: {{base_url: http://api.example.com}} {H}\n", "Without TLS", "Use https"),
     (SERVICE, f"  api: {{base_url: ftp://api.example.com}} {H}\n", "no address of a service", "https://host"),
     (SERVICE, f"  api: {{base_url: api.example.com}} {H}\n", "no address of a service", "https://host"),
