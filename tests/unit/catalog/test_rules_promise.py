@@ -206,3 +206,17 @@ def test_a_value_in_the_body_needs_a_body_that_can_hold_it(request_form: str, wo
         (BIND, "    bind: {in: body, name: op}\n"),
     )
     assert any(words in mistake.detail and mistake.line == 18 for mistake in mistakes(text))
+
+
+@pytest.mark.parametrize(
+    ("path", "bind"),
+    [
+        ("/things/{operation_id}", "{in: path}"),
+        ("/things/{operation_uuid}/{operation_id}", "{in: path, format: uuid}"),
+        ("/things", "{in: body, name: meta.op, max: 29, charset: a-z0-9_}"),
+        ("/things", "{in: query, name: token, format: op}"),
+    ],
+)
+def test_a_value_that_fits_its_place_passes(path: str, bind: str) -> None:
+    text = changed((REQUEST, f'      method: POST\n      path: "{path}"\n'), (BIND, f"    bind: {bind}\n"))
+    assert mistakes(text) == ()
