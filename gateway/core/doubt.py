@@ -242,8 +242,6 @@ def _nothing_new(draft: Draft, sighting: Sighting, *, wait_seconds: float | None
 
 
 def _repeat_instead(draft: Draft, sighting: Sighting, tries: int) -> bool:
-    if sighting.contradiction:
-        return False
     enough = sighting.finding is Finding.ABSENT or (
         sighting.finding is Finding.INCONCLUSIVE and tries >= INCONCLUSIVE_LOOKS_BEFORE_REPEAT
     )
