@@ -90,7 +90,7 @@ def load_key(path: Path, from_environment: str | None, variable: str) -> bytes:
     if from_environment is not None:
         return parse_key(from_environment, f"the variable {variable}")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise Refused(
             f"The data key file {path} cannot be opened ({error.strerror}), and {variable} is not set."

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import create_engine
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from gateway.store.port import Refused
@@ -39,7 +40,12 @@ def prepare(driver: sqlite3.Connection) -> None:
         )
     if revision is None and driver.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None:
         raise Refused("The database holds tables that the gateway did not make. Point the store at a file of its own.")
-    _upgrade(driver)
+    try:
+        _upgrade(driver)
+    except (sqlite3.Error, SQLAlchemyError) as error:
+        # SQLAlchemy appends the statement and an address; people need the first line.
+        reason = str(error).splitlines()[0]
+        raise Refused(f"The database could not be brought up to date and was left as it was: {reason}") from error
 
 
 def _upgrade(driver: sqlite3.Connection) -> None:

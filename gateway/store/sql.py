@@ -134,10 +134,7 @@ class Link:
         """Let go of the connection; what was not committed is gone."""
         # A statement that is still open would keep the database locked after the connection is closed.
         self._cursor.close()
-        try:
-            self.rollback()
-        finally:
-            self._driver.close()
+        self._driver.close()
 
     def fetch(self, statement: Statement, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """All rows."""

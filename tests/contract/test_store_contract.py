@@ -969,8 +969,9 @@ async def test_crash_leaves_a_whole_batch_or_none_of_it(place: Place, store: Any
     first = there[0]
     assert first == (name in DURABLE)
     assert len(await bodies(again)) == 1 + sum(there)
-    # The thread may have taken the first item alone; what one batch held stands or falls together.
-    assert there in ([first] * 4, [True, False, False, False])
+    # The thread may have begun before everything was submitted; what came later was in no batch.
+    assert there == sorted(there, reverse=True)
+    assert isinstance(place, ThreadedPlace) or there == [first] * 4
 
 
 async def test_every_point_is_met_in_order(place: Place, store: Any) -> None:

@@ -1,4 +1,5 @@
 import base64
+import os
 import stat
 from itertools import count
 from pathlib import Path
@@ -87,6 +88,12 @@ def test_linked_or_missing_key_file_is_refused(tmp_path: Path) -> None:
     for name in ("link", "missing"):
         with pytest.raises(Refused, match="and KEY is not set"):
             load_key(tmp_path / name, None, "KEY")
+
+
+def test_pipe_in_place_of_the_key_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "data.key", 0o600)
+    with pytest.raises(Refused, match="not a plain file"):
+        load_key(tmp_path / "data.key", None, "KEY")
 
 
 @pytest.mark.parametrize("text", ["", "secret-but-wrong", "ü", base64.b64encode(b"short").decode()])

@@ -39,6 +39,13 @@ async def check(folder: Path, told: list[tuple[str, str]]) -> None:
     """Everything confirmed is there, nothing is there by half, and the log joins up; then go on working."""
     ports = Ports(cipher(), lambda: START_MS, lambda: 0.0)
     store = await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports, Limits(ballast_bytes=4096, reserve_bytes=0))
+    try:
+        await check_store(store, told)
+    finally:
+        await store.close()
+
+
+async def check_store(store: SqlStore, told: list[tuple[str, str]]) -> None:
     bodies = check_tail(await store.tail(1_000_000), await store.head())
     records: dict[str, list[str]] = {}
     for body in bodies:
@@ -58,7 +65,6 @@ async def check(folder: Path, told: list[tuple[str, str]]) -> None:
     await attach(store)
     assert (await store.admit(admission(operation(created_ms=START_MS + 1)))).receipt is not None
     check_tail(await store.tail(1_000_000), await store.head())
-    await store.close()
 
 
 @pytest.fixture
