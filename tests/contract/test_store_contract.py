@@ -329,6 +329,17 @@ async def test_the_newest_of_many_finished_ones_decides(store: Any) -> None:
     assert (await admit(store, operation(fingerprint="f"))).operation == finals[-1]
 
 
+@pytest.mark.parametrize("later", [True, False])
+async def test_the_newest_decides_also_if_one_of_them_finishes_in_the_same_batch(store: Any, later: bool) -> None:
+    stored, under_way = operation(fingerprint="f", key="a"), operation(fingerprint="f", key="b")
+    await admit(store, stored)
+    first = await end(store, stored, at_ms=START_MS + 500)
+    await admit(store, under_way)
+    last = ended(under_way, at_ms=START_MS + (1000 if later else 100))
+    _, verdict = await asyncio.gather(store.change(last), admit(store, operation(fingerprint="f")))
+    assert verdict == Verdict(Ruling.REPLAY, operation=last.operation if later else first)
+
+
 async def test_fifty_identical_keyless_requests_at_once_make_one_operation(store: Any) -> None:
     several = [operation(fingerprint="f") for _ in range(50)]
     verdicts = await asyncio.gather(*(admit(store, one) for one in several))
