@@ -172,6 +172,11 @@ class Driver:
                 # The lease was lost or a person settled it meanwhile. What was seen is evidence all the same.
                 log.warning("observed_after_the_fact", operation_id=live.id)
                 continue
+            except IllegalMoveError as illegal:
+                # The lifecycle has no use for it any more; what was seen is kept beside the operation all the same.
+                log.warning("observation_kept_aside", operation_id=live.id, reason=illegal.reason)
+                await self._journal.keep_aside(live, number, seen)
+                return
             self._points.hit("outcome.after_commit")
             return
 

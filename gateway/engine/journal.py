@@ -10,6 +10,7 @@ from dataclasses import replace
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from adapters.contract import Observation
 from gateway.core.draft import Step
 from gateway.core.events import Begin, Event, Fact
 from gateway.core.lifecycle import step
@@ -105,6 +106,19 @@ class Journal:
             with attempt:
                 return await self.apply(live, event, finish=finish)
         raise StoreUnknown("an observation could not be stored")
+
+    async def keep_aside(self, live: Live, number: int, seen: Observation) -> None:
+        """Append an observation without changing the operation: needs no fence and can lose no race."""
+        body = {
+            "attempt": number,
+            "phase": seen.phase.value,
+            "nothing_left": seen.nothing_left,
+            "status": seen.status,
+            "summary": seen.summary,
+            "at": seen.ended_ms,
+        }
+        record = Record("observation_kept_aside", self.body(live.operation, body), live.id)
+        await self.store.observe(live.id, body, (record,))
 
     def _tell(self, taken: Step) -> None:
         operation = taken.operation
