@@ -150,7 +150,7 @@ class InLoopStore(Reads, Writes):
 
     def _turn(self) -> None:
         self._scheduled = False
-        if self._crashed or not self._pending:
+        if self._crashed or self._failed is not None or not self._pending:
             return
         batch, self._pending = self._pending[: self._batch_max], self._pending[self._batch_max :]
         if self._pending:
