@@ -73,10 +73,12 @@ def test_the_wheel_says_what_it_is_and_carries_its_license(wheel: Path) -> None:
 @SLOW
 def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "env"
-    venv.create(home, with_pip=True)
-    pip = (home / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-compile")
-    _run(*pip, "--require-hashes", "-r", ROOT / "requirements.lock", cwd=tmp_path)
-    _run(*pip, "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    venv.create(home, with_pip=False)
+    pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "--disable-pip-version-check")
+    install = (*pip, "install", "-qq", "--no-compile", "--no-deps")
+    _run(*install, "--require-hashes", "-r", ROOT / "requirements.lock", cwd=tmp_path)
+    _run(*install, "--no-index", wheel, cwd=tmp_path)
+    _run(*pip, "check", cwd=tmp_path)
 
     assert "Usage" in _run(home / "bin" / "gateway", "--help", cwd=tmp_path)
     assert "verify" in _run(home / "bin" / "audit", "--help", cwd=tmp_path)
