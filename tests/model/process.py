@@ -1,0 +1,353 @@
+"""One life of the gateway's process: opens what the last one left, runs the shipped engine, and dies at any moment."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+
+from adapters.contract import HttpExchange, Observation, Secret
+from audit.checkpoint import Publisher
+from audit.export import Exporter
+from audit.head import Head
+from audit.keyring import Recipient, RecipientKey, Role, SealKey
+from audit.memory import MemoryDirectory
+from audit.note import NoteSigner
+from audit.seal import Sealer, SegmentLimits
+from gateway.assembly import Assembly, Ports, assemble
+from gateway.catalog.compile import compile_definition
+from gateway.core.ids import parse_id
+from gateway.core.matching import read_body
+from gateway.engine.log_keeper import Cadence, LogKeeper
+from gateway.engine.log_start import find_log, start_log
+from gateway.engine.ports import Shaped
+from gateway.engine.tasks import Tasks
+from gateway.model.access import AccessRule, Policy
+from gateway.model.action import Action
+from gateway.model.problem import FieldError
+from gateway.settings import RecoverySettings, Settings
+from gateway.store.inloop import InLoopStore
+from gateway.store.items import HEAD, Item
+from gateway.store.points import Crash
+from tests.model.history import Sent
+from tests.model.kinds import catalog
+from tests.model.network import Network
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.model.simulation import Simulation
+
+T = TypeVar("T")
+ORIGIN = "sim.example/audit"
+WALL_START_MS = 1_800_000_000_000
+
+
+def _entropy(seed: str) -> Callable[[int], bytes]:
+    count = 0
+
+    def draw(size: int) -> bytes:
+        nonlocal count
+        count += 1
+        return hashlib.shake_128(f"{seed}/{count}".encode()).digest(size)
+
+    return draw
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The keys of every simulated log. Made once: they are no part of what is tried."""
+
+    signer: NoteSigner
+    seal: SealKey
+    auditor: RecipientKey
+
+    @property
+    def recipients(self) -> list[Recipient]:
+        return [self.auditor.recipient]
+
+
+def _make_keys() -> Keyring:
+    draw = _entropy("keys")
+    signer = NoteSigner.generate(ORIGIN, draw)
+    return Keyring(signer, SealKey.issue(signer.signer, ORIGIN, draw), RecipientKey.generate(Role.AUDITOR, "a", draw))
+
+
+KEYS = _make_keys()
+POLICY = Policy((AccessRule("allow", "all"),))
+SETTINGS = Settings(recovery=RecoverySettings(sweep_interval_seconds=30.0))
+
+
+class SimClock:
+    """Wall and boot time of the machine. The wall can be stepped; a reboot begins boot time anew."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+        self.step_ms = 0
+        self.booted = 0.0
+        self.boots = 1
+
+    def wall_ms(self) -> int:
+        return WALL_START_MS + self.step_ms + int(self._loop.now * 1000)
+
+    def boot_ms(self) -> int:
+        return 1000 + int((self._loop.now - self.booted) * 1000)
+
+    @property
+    def boot_id(self) -> str:
+        return f"boot-{self.boots}"
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def reboot(self) -> None:
+        self.boots += 1
+        self.booted = self._loop.now
+
+
+class SimChance:
+    """Seeded bytes and jitter."""
+
+    def __init__(self, random: Any) -> None:
+        self._random = random
+
+    def bytes(self, count: int) -> bytes:
+        return bytes(self._random.randbytes(count))
+
+    def jitter(self) -> float:
+        return float(self._random.random())
+
+
+class PlainCipher:
+    """Keeps the store's bytes apart by their context, and costs nothing; the real cipher has tests of its own."""
+
+    def encrypt(self, plaintext: bytes, context: bytes) -> bytes:
+        return context + b"|" + plaintext
+
+    def decrypt(self, ciphertext: bytes, context: bytes) -> bytes:
+        if not ciphertext.startswith(context + b"|"):
+            raise AssertionError("these bytes belong to another row")
+        return ciphertext[len(context) + 1 :]
+
+
+class PlainShaper:
+    """Shows answers as they are: shaping has tests of its own."""
+
+    def mask(self, observation: Observation) -> Observation:
+        return observation
+
+    def shape(self, action: Action, body: bytes, content_type: str | None) -> Shaped:
+        value = read_body(body)
+        return Shaped(body if isinstance(value, dict) else b"{}", None)
+
+    def shape_value(self, action: Action, value: object) -> Shaped:
+        return Shaped(orjson.dumps(value), None)
+
+
+class NoCredentials:
+    """No service of the simulation asks for one."""
+
+    def secret_for(self, name: str, origin: str) -> Secret:
+        raise AssertionError("nothing here has a credential")
+
+
+class SimDefinitions:
+    """The compiled kinds; stored definitions are revived from the store's own bytes."""
+
+    def __init__(self) -> None:
+        self._catalog = catalog()
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        return self._catalog.actions
+
+    def definition(self, action: Action) -> bytes:
+        return self._catalog.definition(action)
+
+    def compile(self, definition: bytes) -> Action:
+        found = _COMPILED.get(definition)
+        if found is None:
+            found = _COMPILED[definition] = compile_definition(definition)
+        return found
+
+    def validate(self, action: Action, arguments: object) -> list[FieldError]:
+        return self._catalog.validate(action, arguments)
+
+
+_COMPILED: dict[bytes, Action] = {}
+
+
+class Gone(Exception):
+    """The connection to the gateway broke: whoever called knows nothing."""
+
+
+@dataclass(eq=False)
+class Process:
+    """`dead` once killed: nothing of it acts any more, whatever its tasks believe."""
+
+    world: "Simulation"
+    number: int
+    tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
+    dead: bool = False
+    ready: bool = False
+    open_writes: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clock = self.world.clock
+        self.directory: MemoryDirectory = self.world.directory
+        self.store = InLoopStore(
+            self.world.medium, PlainCipher(), wall_ms=self.clock.wall_ms, points=self, room=self._room
+        )
+        self.network = Network(self)
+        self.assembly: Assembly
+        self.keeper: LogKeeper
+        self.services = Tasks(lambda name, error: self._on_dead(f"{name}: {error!r}"))
+        self.exporter = Exporter(self.directory)
+
+    # --- start and end
+
+    async def start(self) -> None:
+        """What `gateway.office` and `gateway.running` do, in their order."""
+        world, clock = self.world, self.clock
+        found = await find_log(self.store, self.directory, ORIGIN, f"{clock.boot_id}/{self.number}")
+        if not found.join.sound:
+            world.break_(f"S16 the log does not go on at start {self.number}: {found.join.reason}")
+        if found.recoveries:
+            world.history.reached("log: torn tail set aside")
+        sealer = Sealer(
+            origin=ORIGIN,
+            recipients=KEYS.recipients,
+            seal_key=KEYS.seal,
+            head=found.head,
+            entropy=world.chance.bytes,
+            writer_id="sim",
+            boot_id=f"{clock.boot_id}/{self.number}",
+            limits=SegmentLimits(entries_max=world.segment_entries),
+        )
+        await start_log(self.store, sealer, found.recoveries, now_ms=clock.wall_ms(), quarantine=None)
+        self._assemble()
+        unsettled = await self.assembly.recovery.take_over()
+        if unsettled:
+            world.history.reached("start: takes over")
+        self.services.start(self.assembly.recovery.run(), "recovery")
+        self.services.start(self.keeper.run(), "log keeper")
+        self.ready = True
+        world.up.set()
+
+    def _assemble(self) -> None:
+        world = self.world
+        ports = Ports(
+            store=self.store,
+            transport=self.network,
+            credentials=NoCredentials(),
+            shaper=PlainShaper(),
+            definitions=world.definitions,
+            policy=POLICY,
+            clock=self.clock,
+            chance=world.chance,
+            on_dead=self._on_dead,
+            points=self,
+        )
+        self.assembly = assemble(ports, SETTINGS)
+        self.keeper = LogKeeper(
+            self.store,
+            self.exporter,
+            Publisher(self.directory, KEYS.signer, [world.anchor]),
+            clock=self.clock,
+            cadence=Cadence(20.0, 60.0, export_seconds=world.export_seconds),
+            points=self,
+            alert=lambda name, reason: world.tell(f"ALERT {name}: {reason}"),
+        )
+        self.assembly.gateway.doorkeeper.log_refusal = self.keeper.refusal
+
+    async def stop(self) -> None:
+        """A clean end, as on SIGTERM; whatever is still under way after the grace is cut off."""
+        gateway = self.assembly.gateway
+        gateway.doorkeeper.draining = True
+        self.assembly.recovery.stop()
+        self.keeper.stop()
+        await self.assembly.tasks.finish(self.world.random.choice([0.0, 3.0, 20.0]))
+        await self.services.finish(5.0)
+        await self.store.close_log()
+        await self.keeper.drain()
+        await self.store.close()
+
+    def kill(self) -> None:
+        """SIGKILL: no line of it runs any more. Its sockets are closed by the kernel."""
+        if self.dead:
+            return
+        self.dead = True
+        self.world.history.killed[self.number] = self.world.loop.now
+        self.world.up.clear()
+        if not self.store.crashed:
+            self.store.crash()
+        for write in list(self.open_writes):
+            write.closed()
+        self.world.loop.call_soon(self._bury)
+
+    def _bury(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()
+        self.world.loop.call_soon(self.world.died, self)
+
+    def _on_dead(self, reason: str) -> None:
+        """The engine asks for the end of its process."""
+        if self.dead or self.world.over:
+            return
+        if not self.store.failed and "Crash" not in reason:
+            self.world.break_(f"the engine died: {reason}")
+        self.world.tell(f"process {self.number} ends itself: {reason}")
+        # It goes on for a moment, as a real one does.
+        self.world.loop.call_later(self.world.random.choice([0.0, 0.001, 0.3]), self.kill)
+
+    # --- ports
+
+    def hit(self, name: str) -> None:
+        """Every point of engine and store."""
+        if self.dead:
+            raise Crash(name)
+        self.world.at_point(self, name)
+
+    def _room(self, items: "Sequence[Item]") -> str | None:
+        return "The disk is almost full." if self.world.disk_full else None
+
+    async def alive(self, wanted: Awaitable[T]) -> T:
+        """Wait, and never come back from it in a dead process."""
+        result = await wanted
+        if self.dead:
+            await self.world.loop.create_future()
+        return result
+
+    async def alive_after(self, seconds: float) -> None:
+        await self.alive(asyncio.sleep(seconds))
+
+    # --- the witness
+
+    def note_bytes(self, op: str, what: str, exchange: HttpExchange) -> int:
+        """Bytes leave now. Asks the committed state, not the engine, what is known of it."""
+        history = self.world.history
+        rows = self.world.rows("SELECT state, life FROM operations WHERE id = ?", parse_id(op))
+        heads = self.world.rows("SELECT value FROM meta WHERE name = ?", HEAD)
+        head = Head.from_bytes(heads[0][0]).size if heads else 0
+        number = 0
+        if rows:
+            state, life = rows[0]
+            attempt = (orjson.loads(life).get("attempts") or [{}])[-1]
+            number = attempt.get("number", 0)
+            wanted = ("sending", "send") if what == "send" else ("in_doubt", "fence")
+            if (state, attempt.get("kind")) != wanted or attempt.get("standing", "open") != "open":
+                self.world.break_(f"I1 {op}: bytes of a {what} left while the stored row is {state}, {attempt}")
+        else:
+            self.world.break_(f"I1 {op}: bytes of a {what} left, and no row is stored")
+        request = b"\n".join((exchange.method.encode(), exchange.url.encode(), repr(exchange.headers).encode()))
+        history.sent.append(
+            Sent(self.world.loop.now, op, what, number, head, request + b"\n" + exchange.body, self.number)
+        )
+        return int(number)
+
+    def under_way(self, op: str) -> int:
+        rows = self.world.rows("SELECT life FROM operations WHERE id = ?", parse_id(op))
+        attempts = orjson.loads(rows[0][0]).get("attempts") if rows else None
+        return int(attempts[-1]["number"]) if attempts else 0

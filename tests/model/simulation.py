@@ -1,0 +1,285 @@
+"""One seed, one run: the shipped engine, store writer and sealer, services, agents and every fault, in virtual time.
+
+First a phase of faults, in which nothing wrong may be claimed or done; then the faults stop, and everything must come
+to its end. `Simulation` can also be driven step by step (see `test_machine`).
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import structlog
+
+from audit.memory import MemoryDirectory
+from gateway.model.operation import FINAL, State
+from gateway.store import points as store_points
+from gateway.store.inloop import Medium
+from gateway.store.points import Crash
+from gateway.store.port import StoreUnknown, Unavailable
+from tests.model.agents import Agent, Person
+from tests.model.faults import Faults
+from tests.model.history import History
+from tests.model.loop import VirtualLoop
+from tests.model.process import Process, SimChance, SimClock, SimDefinitions
+from tests.model.services import Services
+
+FAULTS_SECONDS_MAX = 200.0
+LIVENESS_SECONDS_MAX = 7200.0
+RUN_ON_SECONDS = 600.0
+HOUR_MS = 3_600_000
+SETTLED = frozenset({*FINAL, State.UNRESOLVED})
+_FAILING = (store_points.BEGIN, store_points.RULED, store_points.SEALED, store_points.WRITTEN,
+            store_points.COMMITTED, store_points.REPLYING)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a seed brings beside the fates of its requests."""
+
+    level: float
+    agents: int
+    deaths: int
+    """Crashes and failed commits that are still to come."""
+    every: int
+    """About that many points lie between two of them."""
+    reboots: float
+    steps: bool
+    stops: bool
+    full: bool
+    blackout: bool
+
+    @classmethod
+    def draw(cls, random: Random) -> "Plan":
+        return cls(
+            level=random.choice([0.2, 0.5, 0.8]),
+            agents=random.choices([1, 2, 3], [5, 3, 2])[0],
+            deaths=random.choices([0, 1, 2, 4], [4, 4, 2, 1])[0],
+            every=random.choice([6, 15, 40]),
+            reboots=0.4,
+            steps=random.random() < 0.12,
+            stops=random.random() < 0.08,
+            full=random.random() < 0.06,
+            blackout=random.random() < 0.12,
+        )
+
+
+class Simulation:
+    """Everything outside the process, and the process of the moment."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.plan = plan or Plan.draw(self.random)
+        self.loop = VirtualLoop()
+        self.history = History()
+        self.clock = SimClock(self.loop)
+        self.chance = SimChance(Random(seed ^ 0x5EED))
+        self.definitions = SimDefinitions()
+        self.faults = Faults(self.random, self.plan.level)
+        self.services = Services(self.loop, self.random, self.history)
+        self.medium = Medium()
+        self.directory = MemoryDirectory()
+        self.anchor = MemoryDirectory()
+        self.export_seconds = self.random.choice([10.0, 25.0, 60.0])
+        self.segment_entries = self.random.choice([12, 40, 65_536])
+        self.up = asyncio.Event()
+        self.processes = 0
+        self.process: Process
+        self.liars: set[str] = set()
+        self.disk_full = False
+        self.blackout = self.plan.blackout
+        self.over = False
+        self._countdown = self._next_death()
+        self._errors: list[str] = []
+
+    # --- what happens
+
+    def tell(self, text: str) -> None:
+        self.history.told.append((self.loop.now, text))
+
+    def break_(self, text: str) -> None:
+        """Something is wrong, seen while it happens."""
+        self.history.broken.append(text)
+        self.tell(f"WRONG: {text}")
+
+    def rows(self, sql: str, *values: Any) -> list[Any]:
+        """Committed rows: nothing else is there between two turns of the store."""
+        return self.medium.connect().execute(sql, values).fetchall()
+
+    def _next_death(self) -> int:
+        return int(self.random.expovariate(1 / self.plan.every)) + 1 if self.plan.deaths else -1
+
+    def at_point(self, process: Process, name: str) -> None:
+        """A point of the engine or the store was reached."""
+        self._countdown -= 1
+        if self._countdown != 0 or self.over:
+            return
+        self.plan.deaths -= 1
+        self._countdown = self._next_death()
+        if name in _FAILING and self.random.random() < 0.4:
+            self.history.reached(f"failed: {name}")
+            self.tell(f"the disk fails at {name}")
+            raise OSError("the disk failed")
+        self.die_at(process, name)
+
+    def die_at(self, process: Process, name: str) -> None:
+        """The process dies here, in the middle of a line."""
+        self.history.reached(f"died: {name}")
+        self.tell(f"process {process.number} is killed at {name}")
+        process.kill()
+        raise Crash(name)
+
+    def died(self, process: Process) -> None:
+        """The dead process is buried: what is on its disks stays, and the next one comes."""
+        power = self.random.random() < self.plan.reboots
+        if power:
+            self.history.reached("machine: power loss")
+            self.directory = self.directory.after_power_loss(lambda most: self.random.randint(0, most))
+            self.clock.reboot()
+        else:
+            self.directory = self.directory.after_kill()
+        self.anchor = self.anchor.after_kill()
+        if not self.over:
+            self.loop.call_later(self.random.choice([0.1, 2.0, 30.0]), self.boot)
+
+    def boot(self) -> None:
+        """A new process on what is there."""
+        self.processes += 1
+        self.process = Process(self, self.processes)
+        self.tell(f"process {self.processes} starts")
+        self.loop.run_in(self.process, self._start(self.process))
+
+    async def _start(self, process: Process) -> None:
+        try:
+            await process.start()
+        except (Unavailable, StoreUnknown) as error:
+            self.tell(f"process {process.number} could not start: {error}")
+            self.loop.call_soon(process.kill)
+        except BaseException as error:
+            # A crash inside a task group comes wrapped up.
+            if not process.dead:
+                self.break_(f"process {process.number} died at its start: {error!r}")
+                self.loop.call_soon(process.kill)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    def step_clock(self, milliseconds: int) -> None:
+        self.history.reached("clock: forward" if milliseconds > 0 else "clock: back")
+        self.clock.step_ms += milliseconds
+        self.tell(f"the wall clock is stepped by {milliseconds // 1000} s")
+
+    # --- a whole run
+
+    async def _troubles(self) -> None:
+        random, plan = self.random, self.plan
+        if plan.steps:
+            await asyncio.sleep(random.uniform(0.0, 60.0))
+            self.step_clock(random.choice([-HOUR_MS, HOUR_MS]))
+        if plan.full:
+            await asyncio.sleep(random.uniform(0.0, 10.0))
+            self.disk_full = True
+            self.history.reached("disk: full")
+            await asyncio.sleep(random.uniform(1.0, 30.0))
+            self.disk_full = False
+        if plan.stops:
+            await asyncio.sleep(random.uniform(0.0, 30.0))
+            await self.stop()
+
+    async def stop(self) -> None:
+        """SIGTERM and a new start."""
+        process = self.process
+        if process.dead or not process.ready:
+            return
+        self.history.reached("process: stopped in order")
+        self.tell(f"process {process.number} is told to stop")
+        task = self.loop.run_in(process, process.stop())
+        await asyncio.wait({task})
+        if not process.dead:
+            if not task.cancelled() and (error := task.exception()) is not None and not process.store.failed:
+                self.break_(f"process {process.number} did not stop in order: {error!r}")
+            process.kill()
+
+    async def main(self) -> None:
+        """Both phases and the time after them."""
+        self.boot()
+        agents = [Agent(self, number) for number in range(self.plan.agents)]
+        work = [self.loop.create_task(agent.run()) for agent in agents]
+        trouble = self.loop.create_task(self._troubles())
+        await asyncio.wait([*work, trouble], timeout=FAULTS_SECONDS_MAX)
+        self.calm()
+        await asyncio.gather(*work, trouble)
+        await self.settle()
+        await asyncio.sleep(RUN_ON_SECONDS)
+        await Person(self).close_books()
+        await self.end()
+
+    def calm(self) -> None:
+        """No more faults."""
+        self.faults.level = 0.0
+        self.faults.queue.clear()
+        self.faults.looks.clear()
+        self.plan.deaths = 0
+        self._countdown = -1
+        self.blackout = self.disk_full = False
+        self.tell("the faults stop")
+
+    async def settle(self) -> None:
+        """Wait until every operation is final or unresolved, within the deadlines that are stored with it."""
+        waited = 0.0
+        while waited < LIVENESS_SECONDS_MAX + 3600.0:
+            await self.up.wait()
+            open_ = self.rows(
+                "SELECT id FROM operations WHERE state NOT IN ('succeeded', 'failed', 'cancelled', 'unresolved')"
+            )
+            if not open_:
+                return
+            await asyncio.sleep(10.0)
+            waited += 10.0
+        self.break_(f"I4 {len(open_)} operations never come to an end")
+
+    async def end(self) -> None:
+        """Everything to the files, in order."""
+        await self.stop_for_good()
+
+    async def stop_for_good(self) -> None:
+        await self.up.wait()
+        self.over = True
+        process = self.process
+        task = self.loop.run_in(process, process.stop())
+        await asyncio.wait({task})
+        if (error := task.exception()) is not None:
+            self.break_(f"the last process did not stop in order: {error!r}")
+        process.kill()
+        await asyncio.sleep(1.0)
+
+    def run(self) -> History:
+        """Run to the end; nothing is checked here but what is seen on the way."""
+        return self.run_work(self.main())
+
+    def run_work(self, work: Coroutine[Any, Any, None]) -> History:
+        self.loop.set_exception_handler(self._loop_error)
+        asyncio.set_event_loop(None)
+        with quiet():
+            try:
+                self.loop.run_until_complete(work)
+            finally:
+                self.loop.close()
+        return self.history
+
+    def _loop_error(self, _loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, Crash | BaseExceptionGroup) and "never retrieved" in context.get("message", ""):
+            self.tell(f"nobody heard of {error!r}")
+
+
+class quiet:  # noqa: N801 - reads as what it does
+    """Log lines of a simulated gateway are of no use and cost time."""
+
+    def __enter__(self) -> None:
+        self._before = structlog.get_config()
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50), cache_logger_on_first_use=False)
+
+    def __exit__(self, *_exc: object) -> None:
+        structlog.configure(**self._before)
