@@ -182,6 +182,7 @@ class Gateway:
             detail = f"{error.reason} Nothing was sent and nothing was created."
             return Problem(code, detail, "Submit again later with the same key.", retry_after_seconds=1.0)
         if isinstance(error, StoreUnknown):
+            self._recovery.store_lost(error)
             return Problem(
                 Code.STORE_UNAVAILABLE,
                 "The store's answer was lost, so whether the operation exists is not known. Nothing was sent.",

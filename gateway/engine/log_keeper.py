@@ -15,7 +15,7 @@ from audit.disk import LogError
 from audit.export import Exporter, ExportFailed, Row
 from gateway.engine.clock import Clock
 from gateway.engine.ports import Points
-from gateway.store.port import Store, StoreUnknown, Unavailable
+from gateway.store.port import Store, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +70,7 @@ class LogKeeper:
         return f"The audit log's files cannot be written ({self._ailing or 'too slow'}) and too much waits for them."
 
     async def run(self) -> None:
-        """Work until `stop`."""
+        """Work until `stop`. Raises StoreUnknown as soon as the store is lost, whoever lost it: the process must end."""
         sealed_ms = published_ms = self._clock.boot_ms()
         while not self._stopping.is_set():
             try:
@@ -88,8 +88,6 @@ class LogKeeper:
                     await self._store.heartbeat()
             except Unavailable as refused:
                 log.warning("seal_postponed", reason=refused.reason)
-            except StoreUnknown:
-                return
             await self._pause()
 
     async def _pause(self) -> None:

@@ -112,11 +112,15 @@ class Recovery:
                 live.nudged = False
                 item = await self._driver.drive(live)
         except StoreUnknown as unknown:
-            self._on_dead(str(unknown))
+            self.store_lost(unknown)
             return
         finally:
             live.driven = False
         self._put_away(live, item)
+
+    def store_lost(self, unknown: StoreUnknown) -> None:
+        """A transaction's fate is unknown: whoever met it first says so, for nothing after it would."""
+        self._on_dead(str(unknown))
 
     def _put_away(self, live: Live, item: Item) -> None:
         if live.operation.final or (item.act is Act.NOTHING and live.operation.state is not State.HELD):
@@ -136,6 +140,9 @@ class Recovery:
     async def run(self) -> None:
         """Bring back what is due until `stop`. Wakes at least once a sweep, so that a stepped clock is noticed."""
         while not self._stopping:
+            if self._journal.store.failed is not None:
+                self.store_lost(StoreUnknown(self._journal.store.failed))
+                return
             self._wake.clear()
             self._bring_back()
             wait = self._sweep_seconds
