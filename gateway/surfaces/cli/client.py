@@ -42,6 +42,10 @@ class Client:
         self._address = address
         self._key = key
 
+    def at(self, address: str) -> "Client":
+        """The same key at another address."""
+        return Client(address, self._key)
+
     async def call(
         self,
         method: str,

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.surfaces.cli import acting, administering, auditing, demo, local
+from gateway.surfaces.cli import acting, administering, auditing, local
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, enter
+from gateway.surfaces.cli.demo.command import demo
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -37,7 +38,7 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name="gateway", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, callback=_root
     )
-    app.command()(demo.demo)
+    app.command()(demo)
     app.command()(local.init)
     app.command()(local.check)
     app.command()(local.serve)

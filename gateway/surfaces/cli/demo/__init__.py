@@ -1,5 +1,1 @@
 """`gateway demo`: the main job on real processes and sockets, checked against the service's own ledger."""
-
-
-def demo() -> None:
-    """Show lost answers being settled."""
