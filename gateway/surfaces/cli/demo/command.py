@@ -40,9 +40,14 @@ def demo(
         totals = _play(context, folder, Show(None if as_json else context.out, keep=keep))
     if as_json:
         context.print_json(totals.to_json())
+    raise typer.Exit(verdict(totals))
+
+
+def verdict(totals: Totals) -> Exit:
+    """The exit code; whatever is not as it must be is said on standard error."""
     for sentence in totals.wrong:
         sys.stderr.write(f"gateway: {sentence}\n")
-    raise typer.Exit(Exit.SUCCESS if totals.fine else Exit.ERROR)
+    return Exit.SUCCESS if totals.fine else Exit.ERROR
 
 
 @contextmanager

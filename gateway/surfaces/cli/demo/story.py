@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,20 @@ VERDICTS = frozenset({0, 1, 3, 4, 5})
 class Story:
     """One run of the demo in one folder."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], show: Show) -> None:
-        """Nothing is started yet. The folder must be empty."""
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], show: Show, *, service_options: Sequence[str] = ()
+    ) -> None:
+        """Nothing is started yet. The folder must be empty.
+
+        `service_options` go to the fault kit's service, so that a test can let it break its promises.
+        """
         self._folder = folder.resolve()
         self._show = show
         self._base = environment
         self._environment = environment_for(
             environment, GATEWAY_CONFIG=str(self._folder / "gateway.yaml"), GATEWAY_ADDR="127.0.0.1:0"
         )
+        self._service_options = tuple(service_options)
         self._ledger_file = self._folder / "service.ledger"
         self._wrong: list[str] = []
 
@@ -58,6 +64,7 @@ class Story:
 
     async def _start_kit(self, stack: AsyncExitStack) -> Program:
         arguments = ("fixtures", "up", "--ledger", str(self._ledger_file), "--async-after-seconds", "1")
+        arguments += self._service_options
         return await stack.enter_async_context(running(arguments, self._environment, self._folder / "service.log"))
 
     async def _initialise(self) -> Any:  # noqa: ANN401 - any JSON value

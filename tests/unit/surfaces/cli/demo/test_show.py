@@ -1,0 +1,58 @@
+"""What the demo prints: plain text off a terminal, and commands that work when copied."""
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from gateway.surfaces.cli.demo.account import settle_accounts
+from gateway.surfaces.cli.demo.cases import BY_NAME
+from gateway.surfaces.cli.demo.show import Show
+
+
+def shown(show_into: str = "", *, terminal: bool = False) -> tuple[Show, io.StringIO]:
+    text = io.StringIO()
+    console = Console(file=text, width=200, highlight=False, force_terminal=terminal)
+    return Show(console, keep=Path(show_into) if show_into else None), text
+
+
+def test_a_lost_answer_is_a_line_of_its_own() -> None:
+    show, text = shown()
+    show.told(BY_NAME["killed-done"], None)
+
+    assert "carried out while the gateway was killed" in text.getvalue()
+    assert "no answer" in text.getvalue()
+
+
+def test_an_outcome_stands_beside_what_is_true_and_what_settled_it() -> None:
+    show, text = shown()
+    document = {"outcome": "success", "basis": "probe", "state": "succeeded", "error": None}
+    show.settled(BY_NAME["again"], document, effects=1, requests=2)
+
+    line = text.getvalue()
+    assert " ".join(line.split()) == (
+        "not carried out, may be sent again success 1 effect of 2 requests the service's own record"
+    )
+    assert "\x1b" not in line
+
+
+def test_colour_is_for_terminals() -> None:
+    show, text = shown(terminal=True)
+    show.refused("the same again", "probable_repeat")
+
+    assert "\x1b" in text.getvalue()
+
+
+def test_a_folder_that_is_kept_comes_with_commands_to_copy() -> None:
+    show, text = shown("a folder")
+    show.summary(settle_accounts([], [], told_unknown=(), audit="OK"))
+
+    assert "audit verify 'a folder'/data/audit --trust 'a folder'/trust.policy" in text.getvalue()
+
+
+def test_nothing_is_printed_without_a_console() -> None:
+    show = Show(None)
+    show.doing("anything")
+    show.heading("", "")
+    show.summary(settle_accounts([], [], told_unknown=(), audit="OK"))
+    show.end()
