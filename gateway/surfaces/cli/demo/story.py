@@ -63,8 +63,8 @@ class Story:
         return await self._account(documents, callers)
 
     async def _start_kit(self, stack: AsyncExitStack) -> Program:
-        arguments = ("fixtures", "up", "--ledger", str(self._ledger_file), "--async-after-seconds", "1")
-        arguments += self._service_options
+        command = ("fixtures", "up", "--ledger", str(self._ledger_file), "--async-after-seconds", "1")
+        arguments = (*command, *self._service_options)
         return await stack.enter_async_context(running(arguments, self._environment, self._folder / "service.log"))
 
     async def _initialise(self) -> Any:  # noqa: ANN401 - any JSON value

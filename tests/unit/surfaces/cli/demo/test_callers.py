@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from gateway.surfaces.cli.client import Client
 from gateway.surfaces.cli.demo.callers import Callers
@@ -40,7 +40,7 @@ async def gateway(*, submitted: Any, found: Any = None, read: Any = None) -> Tes
     return server
 
 
-def callers(server: TestServer) -> Callers:
+def callers(server: BaseTestServer) -> Callers:
     return Callers(Client(f"http://127.0.0.1:{server.port}", "key"))
 
 
