@@ -94,10 +94,10 @@ class Story:
         in_flight = _cases("in_flight")
         for case in in_flight:
             await kit.plan(case)
-        calls = [asyncio.create_task(callers.call(case)) for case in in_flight]
+        calls = asyncio.gather(*(callers.call(case) for case in in_flight))
         await kit.have_arrived(in_flight)
         await gateway.kill()
-        await asyncio.gather(*calls)
+        await calls
         for case in in_flight:
             self._show.told(case, callers.first[case.name])
         self._show.doing(f"kill -9 {gateway.pid}; the gateway starts again on the same folder")
@@ -116,9 +116,9 @@ class Story:
         self._show.heading("now", "service's ledger          settled by")
         late, fenced, nobody_knows = BY_NAME["late"], BY_NAME["late-fenced"], BY_NAME["nobody-knows"]
         others = [case for case in _cases("together", "in_flight") if case not in (late, nobody_knows)]
-        waits = [asyncio.create_task(self._until_final(case, kit, callers)) for case in others]
+        waits = asyncio.gather(*(self._until_final(case, kit, callers) for case in others))
         await self._let_the_late_one_through(late, kit, callers)
-        await asyncio.gather(*waits)
+        await waits
         await self._until_final(late, kit, callers)
         await kit.release_service(callers.newest[fenced.name]["operation_id"])
         await kit.has_come_late(callers.newest[fenced.name]["operation_id"])
