@@ -70,7 +70,7 @@ class LogKeeper:
         return f"The audit log's files cannot be written ({self._ailing or 'too slow'}) and too much waits for them."
 
     async def run(self) -> None:
-        """Work until `stop`. Raises StoreUnknown as soon as the store is lost, whoever lost it: the process must end."""
+        """Work until `stop`. Raises StoreUnknown as soon as the store is lost by anyone: the process must end."""
         sealed_ms = published_ms = self._clock.boot_ms()
         while not self._stopping.is_set():
             try:

@@ -193,8 +193,8 @@ class Operation:
     baseline: str | None = None
     """Finding of the look taken before the first send, for success by state."""
     basis: str | None = None
-    """What the outcome rests on: `answer`, `handle`, `probe`, `state`, `fence`, `absence`, `unsent`, `attestation`; None
-    for a read of which nothing is known."""
+    """What the outcome rests on: `answer`, `handle`, `probe`, `state`, `fence`, `absence`, `unsent`, `attestation`;
+    None for a read of which nothing is known."""
     executed: Executed = Executed.NO
     """Meaningful in a final state; before that `core.lifecycle.shown` derives it."""
     failure: Failure | None = None
