@@ -17,7 +17,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check fmt cover bench soak wheel lock upgrade clean
+.PHONY: help demo test check fmt cover docs bench soak wheel lock upgrade clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ fmt: $(MADE)/dev ## format the code and repair what lint can repair
 
 cover: $(MADE)/dev ## the tests again, with the lines they reach
 	@$(PYTEST) --cov --cov-report=term $(ARGS)
+
+docs: $(MADE)/dev ## write the reference pages for settings and catalog anew
+	@$(BIN)/python -m tests.house.references
 
 bench: $(MADE)/dev ## ratios to a plain proxy, measured side by side; prints a table, writes JSON
 	@$(BIN)/python -m tests.bench $(ARGS)

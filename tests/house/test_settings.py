@@ -1,4 +1,4 @@
-"""Every setting says its unit in its name, has a sentence of its own, and stands in the map of the house."""
+"""Every setting says its unit in its name, has a sentence of its own, and stands on the settings page."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 from tests.house.source import ROOT, stale
 
 SETTINGS = ROOT / "gateway" / "settings.py"
-MAP = ROOT / "gateway" / "README.md"
+PAGE = ROOT / "gateway" / "SETTINGS.md"
 UNITS = re.compile(r"(?:^|_)(?:seconds|bytes|max|ratio)(?:_|$)")
 
 # class.field -> why a number has no unit in its name
@@ -61,8 +61,7 @@ def test_settings_cannot_change_while_the_gateway_runs() -> None:
             assert any("frozen=True" in text for text in decorators), f"{node.name} can be changed"
 
 
-def test_the_map_of_the_house_names_every_setting() -> None:
-    named = set(re.findall(r"`([\w.]+)`", MAP.read_text())) if MAP.exists() else {field for _, field, _, _ in FIELDS}
-    settings = {field for owner, field, _, sentence in FIELDS if owner != "Settings"}
+def test_the_settings_page_names_every_setting() -> None:
+    named = set(re.findall(r"`(\w+)`", PAGE.read_text()))
 
-    assert settings - {name.rpartition(".")[2] for name in named} == set()
+    assert {field for _, field, _, _ in FIELDS} - named == set()
