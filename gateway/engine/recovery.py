@@ -170,14 +170,23 @@ class Recovery:
     # -- start-up ------------------------------------------------------------------------------------------------
 
     async def take_over(self) -> int:
-        """At start: every unsettled operation gets a new owner and its next due time. Returns how many there are."""
+        """At start: every unsettled operation gets a new owner and its next due time. Returns how many there are.
+
+        Raises StoreUnknown if the store is lost on the way.
+        """
         operations = await self._journal.store.unsettled()
         places = asyncio.Semaphore(RESTART_CONCURRENCY)
-        async with asyncio.TaskGroup() as group:
-            for operation in operations:
-                await places.acquire()
-                task = group.create_task(self._take_over(operation))
-                task.add_done_callback(lambda _task: places.release())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for operation in operations:
+                    await places.acquire()
+                    task = group.create_task(self._take_over(operation))
+                    task.add_done_callback(lambda _task: places.release())
+        except BaseExceptionGroup as failures:
+            if failures.subgroup(StoreUnknown) is None:
+                raise
+            # Alone, so that whoever starts the gateway meets it as it meets every other loss of the store.
+            raise StoreUnknown(self._journal.store.failed or "lost at the start") from failures
         return len(operations)
 
     async def _take_over(self, operation: Operation) -> None:
