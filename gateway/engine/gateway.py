@@ -213,13 +213,15 @@ class Gateway:
     async def wait(self, principal: Principal, operation_id: str, seconds: float) -> View:
         """Like `get`, once it is final or unresolved, or the time is over: waiting changes nothing."""
         with self.hub.watch(operation_id) as changed:
+            # Held from here on: recovery lets go of an operation at its end, and the store need not be asked then.
+            live = self._recovery.find(operation_id)
             view = await self.get(principal, operation_id)
             try:
                 async with asyncio.timeout(seconds):
                     while not _is_answer(view.operation):
                         await changed.wait()
                         changed.clear()
-                        view = await self.get(principal, operation_id)
+                        view = _seen(live) or await self.get(principal, operation_id)
             except TimeoutError:
                 return view
         return view
@@ -374,6 +376,13 @@ def attest_digest(operation: Operation) -> str:
 def result_json(view: View) -> Any:  # noqa: ANN401 - any JSON value
     """The shaped result as a value, None if there is none."""
     return None if view.result is None else orjson.loads(view.result)
+
+
+def _seen(live: Live | None) -> View | None:
+    """The end of an operation that was under way here, None while it has none."""
+    if live is None or not live.operation.final:
+        return None
+    return View(live.operation, live.action, live.receipt, live.result)
 
 
 def _is_answer(operation: Operation) -> bool:

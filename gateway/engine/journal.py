@@ -96,6 +96,10 @@ class Journal:
 
     async def apply_surely(self, live: Live, event: Event, *, finish: Finisher | None = None) -> Operation:
         """Like `apply`, for what was observed: it is offered again while the store refuses, for it is nowhere else."""
+        try:
+            return await self.apply(live, event, finish=finish)
+        except Unavailable:
+            log.warning("refused_by_store", operation_id=live.id)
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(Unavailable),
             wait=wait_exponential(multiplier=0.05, max=2.0),
