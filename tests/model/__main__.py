@@ -1,4 +1,4 @@
-"""Replay one seed and print its story, or run many: `python -m tests.model --seed 7`, `python -m tests.model --count 1000`."""
+"""Replay one seed and print its story (`python -m tests.model --seed 7`), or run many (`--count 1000`)."""
 
 import argparse
 import sys

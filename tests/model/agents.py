@@ -1,4 +1,4 @@
-"""Who uses the gateway: agents that submit, repeat, change, poll, cancel and lose their connection; a person at the end.
+"""Who uses the gateway: agents that submit, repeat, change, poll, cancel and lose connections; a person at the end.
 
 An agent knows only what it was answered. Everything it is told goes into the history.
 """
@@ -17,7 +17,7 @@ from gateway.model.problem import Code, Problem
 from gateway.store.points import Crash
 from gateway.store.port import StoreUnknown, Unavailable
 from tests.model.history import Said
-from tests.model.kinds import KINDS
+from tests.model.kinds import HELD_FREE_MAX
 from tests.model.process import Gone
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ async def ask(world: "Simulation", what: Callable[[Gateway], Awaitable[View]]) -
     if process.dead or task.cancelled() or isinstance(task.exception(), Crash | StoreUnknown | Unavailable):
         # The door makes a 503 of a store that is lost: no more is known than after a cut.
         raise Gone
-    return task.result()
+    view: View = task.result()
+    return view
 
 
 async def ask_surely(world: "Simulation", what: Callable[[Gateway], Awaitable[View]]) -> View:
@@ -86,9 +87,12 @@ class Agent:
         self.random = world.random
         self.name = f"agent-{self.random.choice([0, 0, 1])}"
         self.who = Principal(PrincipalKind.CALLER, self.name, "ann", f"k-{self.name}")
-        self.kind = self.random.choice(list(KINDS))
+        self.kind = self.random.choice(world.kinds)
         self.action = f"{self.kind}.do"
-        self.arguments = {"name": self.random.choice(NAMES), "size": self.random.randrange(3 if number else 2)}
+        self.arguments: dict[str, Any] = {
+            "name": self.random.choice(NAMES),
+            "size": self.random.randrange(3 if number else 2),
+        }
         self.key = f"key-{number}" if self.random.random() < 0.7 else None
         self.op: str | None = None
         self.state: State | None = None
@@ -222,6 +226,8 @@ class Person:
 
     async def _attest(self, view: View) -> None:
         world, operation = self.world, view.operation
+        # She knows of the service how long a request can be held up on its way, and waits that out.
+        await asyncio.sleep(HELD_FREE_MAX + 10.0)
         happened = any(effect.op == operation.id for effect in world.history.effects)
         outcome = Outcome.SUCCESS if happened else Outcome.ERROR
         executed = Executed.YES if happened else Executed.NO

@@ -1,4 +1,4 @@
-"""The fault alphabet: every fate that a request or a look can meet, by name. The gate of cells asks for each of them."""
+"""The fault alphabet: every fate that a request or a look can meet. The gate of cells asks for each."""
 
 from dataclasses import dataclass
 from random import Random

@@ -53,10 +53,8 @@ class Network:
         if met == "hangs":
             await process.alive_after(exchange.request_seconds)
             return _unanswered(process, started, "no answer in time")
-        if what == "control":
-            answer = Answer(404 if met == "blind" else 200)
-        else:
-            answer = world.services.look(kind, place, met)
+        control = Answer(404 if met == "blind" else 200)
+        answer = control if what == "control" else world.services.look(kind, place, met)
         if met == "lies":
             world.liars.add(place)
         await process.alive_after(world.random.random() * 0.3)
@@ -94,7 +92,7 @@ class _Write:
         if fate.connects == "hangs":
             await process.alive_after(self.exchange.target.connect_seconds)
             return self._report(_unsent(process, self.started, "connecting timed out", Phase.CONNECTING))
-        await process.alive_after(self.world.random.random() * 0.5)
+        await process.alive_after(self.world.random.random() * 0.5 if self.world.random.random() < 0.7 else 0.0)
         if fate.connects == "refused":
             return self._report(_unsent(process, self.started, "the connection was refused", Phase.CONNECTING))
         refusal = self.hooks.before_send()
@@ -108,6 +106,7 @@ class _Write:
         """The first bytes leave: from here on nobody can call them back."""
         self.process.open_writes.append(self)
         self.number = self.process.note_bytes(self.op, self.what, self.exchange)
+        self.world.leaving()
         place = len(self.world.history.sent) - 1
         body = orjson.loads(self.exchange.body) if self.exchange.body else {}
         body.setdefault("name", urlsplit(self.exchange.url).path.rpartition("/")[2])
