@@ -10,7 +10,7 @@ from audit.chain import HASH_BYTES, ZERO_HASH, CompactRange
 from audit.fields import FieldReader, Malformed, exact, text, uint
 from audit.record import Frame, Kind
 
-_HEAD_VERSION = 1
+_HEAD_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class Head:
     `size` is the number of entries and thus the next seq; `leaf` the last entry's hash; `range_hashes` the compact
     range over all leaves; the `segment_*` fields describe the newest segment (`segment` is its first seq,
     `segment_bytes` the length its file has once everything is exported, `segment_t_ms` the time it was opened);
-    `sealed_size` counts the entries up to and including the last seal. It holds no secret.
+    `sealed_size` counts the entries up to and including the last seal; `epoch` and `epoch_key` say whose signature the
+    next seal must carry (zeros: not known). It holds no secret.
     """
 
     origin: str
@@ -34,6 +35,8 @@ class Head:
     segment_t_ms: int = 0
     sealed_size: int = 0
     end: PreviousEnd = PreviousEnd.NONE
+    epoch: int = 0
+    epoch_key: bytes = ZERO_HASH
 
     @classmethod
     def empty(cls, origin: str) -> Self:
@@ -55,6 +58,8 @@ class Head:
                 exact(self.leaf, HASH_BYTES),
                 uint(len(self.range_hashes), 1),
                 *self.range_hashes,
+                uint(self.epoch, 4),
+                exact(self.epoch_key, HASH_BYTES),
             )
         )
 
@@ -62,16 +67,19 @@ class Head:
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` made; raise Malformed."""
         fields = FieldReader(data)
-        if fields.uint(1) != _HEAD_VERSION:
+        version = fields.uint(1)
+        if version not in {1, _HEAD_VERSION}:
             raise Malformed("a head written by a newer version")
         origin = fields.text(2)
         size, segment, number, entries, length, t_ms, sealed = (fields.uint(8) for _ in range(7))
         end = PreviousEnd(fields.uint(1))
         leaf = fields.take(HASH_BYTES)
         peaks = tuple(fields.take(HASH_BYTES) for _ in range(fields.uint(1)))
+        # Version 1 did not name the key; every log of its time was in epoch 0.
+        epoch, key = (0, ZERO_HASH) if version == 1 else (fields.uint(4), fields.take(HASH_BYTES))
         fields.end()
         CompactRange(size, peaks)
-        return cls(origin, size, leaf, peaks, segment, number, entries, length, t_ms, sealed, end)
+        return cls(origin, size, leaf, peaks, segment, number, entries, length, t_ms, sealed, end, epoch, key)
 
 
 class Position:
@@ -79,6 +87,8 @@ class Position:
 
     __slots__ = (
         "end",
+        "epoch",
+        "epoch_key",
         "leaf",
         "origin",
         "sealed_size",
@@ -103,6 +113,8 @@ class Position:
         self.segment_t_ms = head.segment_t_ms
         self.sealed_size = head.sealed_size
         self.end = head.end
+        self.epoch = head.epoch
+        self.epoch_key = head.epoch_key
 
     def copy(self) -> Position:
         twin = object.__new__(Position)
@@ -148,4 +160,6 @@ class Position:
             segment_t_ms=self.segment_t_ms,
             sealed_size=self.sealed_size,
             end=self.end,
+            epoch=self.epoch,
+            epoch_key=self.epoch_key,
         )

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from audit.bodies import SIGNATURE_BYTES, SegmentOpen, certificate_message, recipients_digest
+from audit.bodies import NO_SIGNATURE, SIGNATURE_BYTES, SegmentOpen, certificate_message, recipients_digest
 from audit.fields import text, uint
 from audit.record import Header, unpad
 
@@ -237,6 +237,15 @@ class SealKey:
     @property
     def public(self) -> bytes:
         return Ed25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
+
+    @property
+    def certified(self) -> bool:
+        """Whether the log key vouches for it; otherwise a seal of the epoch before must have named it."""
+        return self.certificate != NO_SIGNATURE
+
+    def successor(self, entropy: Entropy) -> SealKey:
+        """A key for the next epoch, which a seal of this one must name."""
+        return SealKey(self.origin, self.epoch + 1, entropy(32), NO_SIGNATURE)
 
     def to_line(self) -> str:
         return f"AGL1-PRIVATE-SEAL+{self.origin}+{self.epoch}+{encode_key(self.private + self.certificate)}"

@@ -111,6 +111,7 @@ class Follower:
         self.origin = opened.origin
         self.position = Position(Head(opened.origin, segment, ZERO_HASH, tree.hashes, segment))
         self.position.segment_number = opened.number
+        self._take_key(opened)
 
     @property
     def tree(self) -> CompactRange:
@@ -134,7 +135,11 @@ class Follower:
                 )
             self.position.segment = self._segment
             self.position.segment_number = opened.number
+            self._take_key(opened)
             self.position.segment_entries = self.position.segment_bytes = 0
+
+    def _take_key(self, opened: SegmentOpen) -> None:
+        self.position.epoch, self.position.epoch_key = opened.epoch, opened.epoch_key
 
     def _segment_done(self, size: int | None, fault: Fault | None) -> bool:
         if size is not None and self.position.size >= size:
@@ -180,6 +185,8 @@ class Follower:
             raise LogContradiction(f"the seal at {entry.header.seq} is damaged: {error}") from error
         if (seal.size, seal.root) != (self.position.size, self.tree.root()):
             raise LogContradiction(f"the seal at {seal.size} was made for other entries than those before it")
+        if seal.next_key != ZERO_HASH:
+            self.position.epoch, self.position.epoch_key = seal.epoch + 1, seal.next_key
 
 
 def files_head(directory: Directory, origin: str) -> Head:

@@ -9,7 +9,7 @@ from enum import Enum
 from hashlib import sha256
 
 from audit.bodies import Recovery, read_body
-from audit.disk import Directory, write_whole
+from audit.disk import Directory, folder_of, write_whole
 from audit.export import Row
 from audit.fields import Malformed
 from audit.head import Head
@@ -50,6 +50,13 @@ def _cut(directory: Directory, segment: int) -> bool:
         found = found or bool(chunk.parsed.leaves)
     torn = directory.read(name, end, directory.size(name) - end)
     if not torn:
+        # What a killed process wrote may be in memory only; the next segment must not outlive it.
+        file = directory.open(name)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        directory.sync_folder(folder_of(name))
         return found
     if (at := find_frame(torn, 0)) is not None:
         raise LogContradiction(

@@ -20,6 +20,8 @@ from audit.bodies import (
     Succession,
     seal_message,
 )
+from audit.chain import ZERO_HASH
+from audit.epochs import EpochKeys
 from audit.head import Head, Position
 from audit.keyring import (
     SECRET_BYTES,
@@ -55,11 +57,13 @@ class SealerNotOpen(RuntimeError):
 class _Draft:
     """A step in the making: collects frames on a copy of the position, so that an error leaves the sealer unchanged."""
 
-    __slots__ = ("frames", "position", "ratchet")
+    __slots__ = ("frames", "position", "ratchet", "successor", "t_ms")
 
     def __init__(self, position: Position, ratchet: Ratchet | None) -> None:
         self.position = position.copy()
         self.ratchet = ratchet
+        self.successor: SealKey | None = None
+        self.t_ms = 0
         self.frames: list[Frame] = []
 
     def add(self, frame: Frame, t_ms: int) -> None:
@@ -80,7 +84,7 @@ class Sealer:
         *,
         origin: str,
         recipients: Sequence[Recipient],
-        seal_key: SealKey,
+        seal_key: SealKey | EpochKeys,
         head: Head | None,
         entropy: Entropy,
         writer_id: str,
@@ -93,7 +97,7 @@ class Sealer:
         Args:
             origin: name of the log, a URL without its scheme; bound into every signature and share.
             recipients: who may read, at least one; the order is kept.
-            seal_key: the current epoch's key, certified for this origin.
+            seal_key: the one key that signs all seals, certified for this origin; or keys that change by epochs.
             head: as last stored, None for a new log.
             entropy: returns that many bytes, unpredictable; secrets and nonces come from it.
             writer_id: this installation, for the reader of the log; at most 255 bytes.
@@ -103,6 +107,7 @@ class Sealer:
 
         Raises:
             ValueError: no recipients, or key or head belong to another origin.
+            KeyLost: keys that change, and none of them is the one the head asks for.
         """
         check_label(origin)
         if not recipients:
@@ -111,14 +116,15 @@ class Sealer:
             raise ValueError(f"seal key and head must belong to {origin}")
         self._origin = origin
         self._recipients = tuple(recipients)
-        self._seal_key = seal_key
-        self._signer = Ed25519PrivateKey.from_private_bytes(seal_key.private)
+        head = head or Head.empty(origin)
+        self._epochs = seal_key if isinstance(seal_key, EpochKeys) else None
+        self._use(seal_key.resolve(head) if isinstance(seal_key, EpochKeys) else seal_key)
         self._entropy = entropy
         self._writer_id = writer_id
         self._boot_id = boot_id
         self._limits = limits or SegmentLimits()
         self._coarse_time = coarse_time
-        self._position = Position(head or Head.empty(origin))
+        self._position = Position(head)
         self._ratchet: Ratchet | None = None
 
     @property
@@ -220,7 +226,15 @@ class Sealer:
 
     def _commit(self, draft: _Draft) -> list[Frame]:
         self._position, self._ratchet = draft.position, draft.ratchet
+        if draft.successor is not None and self._epochs is not None:
+            # From here on only the new key signs; the old one is kept until its last seal is known to be durable.
+            self._use(draft.successor)
+            self._epochs.handed_over(draft.successor, draft.t_ms, draft.position.size)
         return draft.frames
+
+    def _use(self, key: SealKey) -> None:
+        self._seal_key = key
+        self._signer = Ed25519PrivateKey.from_private_bytes(key.private)
 
     def _full(self, position: Position, t_ms: int) -> bool:
         limits = self._limits
@@ -265,6 +279,7 @@ class Sealer:
             range_hashes=at.tree.hashes,
         )
         self._clear(draft, Kind.SEGMENT_OPEN, body, t_ms)
+        at.epoch, at.epoch_key = self._seal_key.epoch, self._seal_key.public
         return Ratchet.from_secret(secret)
 
     def _close_body(self, draft: _Draft, reason: CloseReason) -> SegmentClose:
@@ -274,6 +289,12 @@ class Sealer:
     def _seal(self, draft: _Draft, t_ms: int) -> None:
         at = draft.position
         header = self._header(draft, Kind.SEAL, t_ms)
-        seal = Seal(self._seal_key.epoch, at.size, at.tree.root())
+        key = self._seal_key
+        following = self._epochs.successor(key, t_ms, at.size, self._entropy) if self._epochs else None
+        next_key = ZERO_HASH if following is None else following.public
+        seal = Seal(key.epoch, at.size, at.tree.root(), next_key)
         signature = self._signer.sign(seal_message(self._origin, header.to_bytes(), seal.unsigned()))
         draft.add(encode_frame(header, seal.unsigned() + signature, at.segment), t_ms)
+        if following is not None:
+            at.epoch, at.epoch_key = following.epoch, following.public
+            draft.successor, draft.t_ms = following, t_ms

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from audit.disk import Directory
+from audit.epochs import EpochKeys
 from audit.export import Exporter, Row, rows_of
 from audit.head import Head
 from audit.keyring import Entropy, Recipient, SealKey
@@ -26,8 +27,9 @@ class Receipt(NamedTuple):
 class LogWriter:
     """Appends records straight to the segment files; every call returns when its entries are durable."""
 
-    def __init__(self, exporter: Exporter, sealer: Sealer, origin: str) -> None:
+    def __init__(self, exporter: Exporter, sealer: Sealer, origin: str, epochs: EpochKeys | None = None) -> None:
         self._exporter = exporter
+        self._epochs = epochs
         self._sealer = sealer
         self._origin = origin
         self._waiting: list[Row] = []
@@ -39,7 +41,7 @@ class LogWriter:
         *,
         origin: str,
         recipients: Sequence[Recipient],
-        seal_key: SealKey,
+        seal_key: SealKey | EpochKeys,
         entropy: Entropy,
         writer_id: str,
         boot_id: str,
@@ -67,7 +69,7 @@ class LogWriter:
                 boot_id=boot_id,
                 limits=limits,
             )
-            writer = cls(exporter, sealer, origin)
+            writer = cls(exporter, sealer, origin, seal_key if isinstance(seal_key, EpochKeys) else None)
             writer._store(sealer.start(t_ms, recovery=found))
         except BaseException:
             exporter.close()
@@ -108,3 +110,5 @@ class LogWriter:
         self._waiting += rows_of(frames)
         self._exporter.export(self._waiting)
         self._waiting = []
+        if self._epochs is not None:
+            self._epochs.confirm(self._exporter.durable_size)

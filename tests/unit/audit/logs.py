@@ -12,6 +12,7 @@ from audit.bodies import Seal, SegmentClose, SegmentOpen, seal_message
 from audit.chain import ZERO_HASH, CompactRange
 from audit.checkpoint import CHECKPOINT, Checkpoint, Publisher
 from audit.claims import AnchorSource
+from audit.epochs import EpochKeys, EpochLimits, SealKeyFile
 from audit.export import Exporter, Row, rows_of
 from audit.keyring import RecipientKey, Role, SealKey
 from audit.log import segment_name, segments
@@ -50,6 +51,7 @@ class Journal:
         seed: str = "journal",
         limits: SegmentLimits | None = None,
         coarse_time: bool = False,
+        epochs: EpochLimits | None = None,
     ) -> None:
         self.coarse_time = coarse_time
         self.draw = entropy(seed)
@@ -60,6 +62,12 @@ class Journal:
         self.recovery = RecipientKey.generate(Role.RECOVERY, "recovery", self.draw)
         self.policy = TrustPolicy((self.signer.key,))
         self.directory = MemoryDirectory()
+        self.keys = MemoryDirectory()
+        self.epochs: EpochKeys | None = None
+        if epochs is not None:
+            store = SealKeyFile(self.keys, "seal.key")
+            store.save(origin, [self.seal_key])
+            self.epochs = EpochKeys(store, origin, epochs)
         self.anchor = MemoryDirectory()
         self.limits = limits or SegmentLimits(entries_max=12)
         self.now_ms = START_MS
@@ -75,7 +83,7 @@ class Journal:
         self.sealer = Sealer(
             origin=self.origin,
             recipients=[self.auditor.recipient, self.recovery.recipient],
-            seal_key=self.seal_key,
+            seal_key=self.epochs or self.seal_key,
             head=head,
             entropy=self.draw,
             writer_id="writer-1",
@@ -105,6 +113,8 @@ class Journal:
         exporter = Exporter(self.directory)
         try:
             exporter.export(self.rows())
+            if self.epochs is not None:
+                self.epochs.confirm(exporter.durable_size)
         finally:
             exporter.close()
         self.frames = []
