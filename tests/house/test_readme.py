@@ -36,7 +36,7 @@ def _on_free_ports(step: Step, service_port: int) -> str:
     """The command as printed, with a free port for the fault kit's: the printed one may be taken on this machine."""
     command = step.command.replace(SERVICE_PORT, str(service_port))
     if "gateway init" in command:
-        command += f"; sed -i s/{SERVICE_PORT}/{service_port}/ catalog/*.yaml"
+        command += f"; sed -i s/{SERVICE_PORT}/{service_port}/ catalog/*.yaml */catalog/*.yaml 2>/dev/null"
     return command
 
 
