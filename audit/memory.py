@@ -81,8 +81,15 @@ class MemoryDirectory:
         return {name: bytes(inode.content) for name, inode in self._now.items()}
 
     def after_kill(self) -> MemoryDirectory:
-        """What the next process finds when only the process died: the lock is free, all bytes are there."""
-        return self._restored(self._now, lambda inode: bytes(inode.content))
+        """What the next process finds when only the process died: all bytes are there, synced or not; no lock."""
+        twin = MemoryDirectory()
+        copies = {
+            id(inode): _Inode(bytearray(inode.content), inode.durable)
+            for inode in (*self._now.values(), *self._durable.values())
+        }
+        twin._now = {name: copies[id(inode)] for name, inode in self._now.items()}
+        twin._durable = {name: copies[id(inode)] for name, inode in self._durable.items()}
+        return twin
 
     def after_power_loss(self, choose: Choose) -> MemoryDirectory:
         """The directory after a loss of power; `choose` decides how much of what was not synced made it to the disk."""

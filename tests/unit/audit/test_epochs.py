@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -281,8 +282,16 @@ class Desk:
         return count
 
 
-@pytest.mark.parametrize("loss", ["kill", "power, nothing kept", "power, all kept", "power, half kept"])
-def test_31_a_crash_at_any_step_of_a_hand_over_is_harmless(loss: str) -> None:
+LOSSES: dict[str, Callable[[MemoryDirectory], MemoryDirectory]] = {
+    "kill": MemoryDirectory.after_kill,
+    "power, nothing kept": lambda disk: disk.after_power_loss(lambda _: 0),
+    "power, all kept": lambda disk: disk.after_power_loss(lambda count: count),
+    "power, half kept": lambda disk: disk.after_power_loss(lambda count: count - count // 2),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+def test_31_a_crash_at_any_step_of_a_hand_over_is_harmless(loss: Callable[[MemoryDirectory], MemoryDirectory]) -> None:
     total = Desk().steps_of(2)
     assert total > 30
     for last in range(total):
@@ -299,13 +308,7 @@ def test_31_a_crash_at_any_step_of_a_hand_over_is_harmless(loss: str) -> None:
         desk.disk.hook = cut
         with pytest.raises(Cut):
             desk.work(2)
-        share = {"power, nothing kept": 0, "power, all kept": 1}
-        if loss == "kill":
-            desk.disk = desk.disk.after_kill()
-        else:
-            desk.disk = desk.disk.after_power_loss(
-                lambda count: count * share[loss] if loss in share else count // 2 + (count == 1)
-            )
+        desk.disk = loss(desk.disk)
         # Killed, started again, and the power lost at once: what the dead process left in memory must hold, too.
         desk.work(0)
         desk.disk = desk.disk.after_power_loss(lambda _: 0)
