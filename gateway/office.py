@@ -19,6 +19,7 @@ from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
 from gateway.engine.log_start import find_log, start_log
+from gateway.engine.ports import NoPoints, Points
 from gateway.engine.vault import Vault
 from gateway.engine.vaultkey import load_vault_key
 from gateway.settings import Settings
@@ -85,9 +86,14 @@ class Office:
 
 @asynccontextmanager
 async def open_office(
-    settings: Settings, environment: Mapping[str, str], clock: Clock, chance: Chance
+    settings: Settings,
+    environment: Mapping[str, str],
+    clock: Clock,
+    chance: Chance,
+    *,
+    points: Points | None = None,
 ) -> AsyncIterator[Office]:
-    """Open a data folder for this process alone, and close it cleanly at the end.
+    """Open a data folder for this process alone, and close it cleanly at the end. `points` also hears the store's.
 
     Raises `store.port.Refused` with a sentence for an operator: in use, not initialised, keys missing or readable by
     others, files and store that contradict each other.
@@ -96,7 +102,7 @@ async def open_office(
     if not paths.data_key.exists() and DATA_KEY_VARIABLE not in environment:
         raise Refused(f"{paths.folder} is not the data folder of a gateway. Run `gateway init` first.")
     vault_key = load_vault_key(Path(settings.vault.key_file), settings.vault.key)
-    store = await open_store(settings, paths, environment, clock, chance)
+    store = await open_store(settings, paths, environment, clock, chance, points=points)
     exporter: Exporter | None = None
     try:
         origin, exporter, publisher, quarantine = await _open_log(settings, paths, store, clock, chance)
@@ -114,11 +120,22 @@ async def open_office(
 
 
 async def open_store(
-    settings: Settings, paths: Paths, environment: Mapping[str, str], clock: Clock, chance: Chance
+    settings: Settings,
+    paths: Paths,
+    environment: Mapping[str, str],
+    clock: Clock,
+    chance: Chance,
+    *,
+    points: Points | None = None,
 ) -> SqlStore:
     """The store of a data folder, without its log: for what must be set right before the log can go on."""
     data_key = load_key(paths.data_key, environment.get(DATA_KEY_VARIABLE), DATA_KEY_VARIABLE)
-    ports = StorePorts(DataKeyCipher(data_key, chance.bytes), clock.wall_ms, lambda: clock.boot_ms() / 1000)
+    ports = StorePorts(
+        DataKeyCipher(data_key, chance.bytes),
+        clock.wall_ms,
+        lambda: clock.boot_ms() / 1000,
+        points=points or NoPoints(),
+    )
     limits = Limits(ballast_bytes=settings.store.ballast_bytes, batch_max=settings.store.batch_max)
     return await SqlStore.open(settings.store.url or paths.database, ports, limits)
 

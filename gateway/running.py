@@ -91,7 +91,7 @@ async def run_gateway(
 
     try:
         await way.self_test()
-        async with open_office(settings, environment, clock, chance) as office:
+        async with open_office(settings, environment, clock, chance, points=points) as office:
             bind_mask(lambda: office.vault.mask)
             ports = Ports(
                 store=office.store,
@@ -182,13 +182,14 @@ async def serve(
     chance: Chance,
     *,
     ready: Callable[[str], None],
+    points: Points | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. `ready` gets the address once the door is open."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with run_gateway(settings, environment, clock, chance) as running:
+    async with run_gateway(settings, environment, clock, chance, points=points) as running:
         ready(running.site.address)
         waiting = Tasks(lambda name, error: log.error(name, error=repr(error)))
         stopped = waiting.start(_until(stop), "stop")
