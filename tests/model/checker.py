@@ -50,6 +50,8 @@ def check(world: Simulation) -> list[Violation]:
     for op in stored.keys() | sent.keys() | {effect.op for effect in world.history.effects}:
         found += [Violation(text, op) for text in _check_operation(world, op, stored.get(op), sent[op])]
     found += _check_identity(world, stored)
+    for row in stored.values():
+        _note_cells(world, row)
     return found
 
 
@@ -191,6 +193,25 @@ def _check_end(world: Simulation, row: Operation) -> Iterator[str]:
         yield f"I3 stored as a success by {row.basis}, and nothing happened"
 
 
+def _note_cells(world: Simulation, row: Operation) -> None:
+    """Meetings that only show when everything is over."""
+    history = world.history
+    history.reached(f"kind: {row.action.removesuffix('.do')}")
+    records = [record for record in history.log if record.get("op") == row.id]
+    looks = [record for record in records if record.get("source") == "probe"]
+    effect = next((item.at for item in history.effects if item.op == row.id), None)
+    gave_up = next((record["s"] for record in records if record["ev"] == "unresolved"), None)
+    if not world.stepped and effect is not None:
+        if any(record["finding"] == "absent" and record["s"] < effect for record in looks):
+            history.reached("late effect: after the first look that found nothing")
+        if gave_up is not None and gave_up < effect:
+            history.reached("late effect: after the recovery deadline")
+    if gave_up is not None and row.basis in {"probe", "state", "handle", "absence"}:
+        history.reached("late evidence: an unresolved operation is settled by a look")
+    if row.basis == "probe":
+        history.reached("settled by the first look" if len(looks) == 1 else "settled by a later look")
+
+
 # --- the log
 
 
@@ -244,7 +265,7 @@ def _check_identity(world: Simulation, stored: dict[str, Operation]) -> Iterator
                 yield Violation(f"I8 at {at:.3f} it was said that nothing was created, and it is there", row.id)
     for row in stored.values():
         for other in stored.values():
-            if other is row or other.fingerprint != row.fingerprint or other.created_ms > row.created_ms:
+            if other is row or other.fingerprint != row.fingerprint or other.created_ms >= row.created_ms:
                 continue
             yield from _check_repeat(world, other, row)
 
@@ -257,8 +278,6 @@ def _is_of(world: Simulation, row: Operation, what: dict[str, Any]) -> bool:
 
 
 def _check_repeat(world: Simulation, first: Operation, second: Operation) -> Iterator[Violation]:
-    if second.created_ms <= first.created_ms and second.id < first.id:
-        return
     if world.stepped:
         return
     if first.final_ms is None or first.final_ms > second.created_ms:

@@ -256,7 +256,7 @@ class Process:
             self.exporter,
             Publisher(self.directory, KEYS.signer, [world.anchor]),
             clock=self.clock,
-            cadence=Cadence(20.0, 60.0, export_seconds=world.export_seconds),
+            cadence=Cadence(40.0, 200.0, export_seconds=world.export_seconds),
             points=self,
             alert=lambda name, reason: world.tell(f"ALERT {name}: {reason}"),
         )

@@ -12,8 +12,8 @@ from tests.model.history import Effect, History
 from tests.model.kinds import LAG_SECONDS_MAX, PROCESSING_SECONDS_MAX, Kind
 from tests.model.loop import VirtualLoop
 
-FORGET_SECONDS = 3600.0
-"""Records are kept longer than any operation is watched, unless the gateway was told of them."""
+FORGET_SECONDS = 6 * 3600.0
+"""Records are kept longer than any operation is watched, a clock that is put back included; nothing declares that."""
 JOB_SECONDS_MAX = 20.0
 
 

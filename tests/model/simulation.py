@@ -5,7 +5,7 @@ to its end. `Simulation` can also be driven step by step (see `test_machine`).
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from gateway.store.port import StoreUnknown, Unavailable
 from tests.model.agents import Agent, Person
 from tests.model.faults import Faults
 from tests.model.history import History
+from tests.model.kinds import KINDS
 from tests.model.loop import VirtualLoop
 from tests.model.process import Process, SimChance, SimClock, SimDefinitions
 from tests.model.services import Services
@@ -28,6 +29,8 @@ from tests.model.services import Services
 FAULTS_SECONDS_MAX = 200.0
 LIVENESS_SECONDS_MAX = 7200.0
 RUN_ON_SECONDS = 600.0
+WATCHED_SECONDS = 70.0
+"""Until nobody looks at an unresolved operation any more."""
 HOUR_MS = 3_600_000
 SETTLED = frozenset({*FINAL, State.UNRESOLVED})
 _FAILING = (store_points.BEGIN, store_points.RULED, store_points.SEALED, store_points.WRITTEN,
@@ -54,11 +57,11 @@ class Plan:
     def draw(cls, random: Random) -> "Plan":
         return cls(
             level=random.choice([0.2, 0.5, 0.8]),
-            agents=random.choices([1, 2, 3], [5, 3, 2])[0],
+            agents=random.choices([1, 2, 3], [6, 3, 1])[0],
             deaths=random.choices([0, 1, 2, 4], [4, 4, 2, 1])[0],
             every=random.choice([6, 15, 40]),
             reboots=0.4,
-            steps=random.random() < 0.12,
+            steps=random.random() < 0.08,
             stops=random.random() < 0.08,
             full=random.random() < 0.06,
             blackout=random.random() < 0.12,
@@ -68,8 +71,9 @@ class Plan:
 class Simulation:
     """Everything outside the process, and the process of the moment."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, kinds: Sequence[str] = ()) -> None:
         self.seed = seed
+        self.kinds = tuple(kinds) or tuple(KINDS)
         self.random = Random(seed)
         self.plan = plan or Plan.draw(self.random)
         self.loop = VirtualLoop()
@@ -82,7 +86,7 @@ class Simulation:
         self.medium = Medium()
         self.directory = MemoryDirectory()
         self.anchor = MemoryDirectory()
-        self.export_seconds = self.random.choice([10.0, 25.0, 60.0])
+        self.export_seconds = self.random.choice([5.0, 30.0, 60.0])
         self.segment_entries = self.random.choice([12, 40, 65_536])
         self.up = asyncio.Event()
         self.processes = 0
@@ -91,6 +95,11 @@ class Simulation:
         self.disk_full = False
         self.blackout = self.plan.blackout
         self.over = False
+        self.stepped = False
+        """The wall clock was not a clock all the time, so that times of the log cannot be compared."""
+        self.down_seconds = 0.0
+        self.trap: tuple[str, bool] | None = None
+        """The next time that this point is reached, the process dies there; or its disk fails, where it can."""
         self._countdown = self._next_death()
         self._errors: list[str] = []
 
@@ -111,8 +120,19 @@ class Simulation:
     def _next_death(self) -> int:
         return int(self.random.expovariate(1 / self.plan.every)) + 1 if self.plan.deaths else -1
 
+    def rearm(self) -> None:
+        """The plan was changed from outside."""
+        self._countdown = self._next_death()
+        self.blackout = self.plan.blackout
+
     def at_point(self, process: Process, name: str) -> None:
         """A point of the engine or the store was reached."""
+        if self.trap is not None and self.trap[0] == name and not self.over:
+            (_, fails), self.trap = self.trap, None
+            if fails and name in _FAILING:
+                self.history.reached(f"failed: {name}")
+                raise OSError("the disk failed")
+            self.die_at(process, name)
         self._countdown -= 1
         if self._countdown != 0 or self.over:
             return
@@ -142,7 +162,9 @@ class Simulation:
             self.directory = self.directory.after_kill()
         self.anchor = self.anchor.after_kill()
         if not self.over:
-            self.loop.call_later(self.random.choice([0.1, 2.0, 30.0]), self.boot)
+            down = self.random.choice([0.1, 2.0, 30.0])
+            self.down_seconds += down
+            self.loop.call_later(down, self.boot)
 
     def boot(self) -> None:
         """A new process on what is there."""
@@ -166,9 +188,16 @@ class Simulation:
                 raise
 
     def step_clock(self, milliseconds: int) -> None:
+        self.stepped = True
         self.history.reached("clock: forward" if milliseconds > 0 else "clock: back")
         self.clock.step_ms += milliseconds
         self.tell(f"the wall clock is stepped by {milliseconds // 1000} s")
+
+    def leaving(self) -> None:
+        """Bytes of a write are leaving: the moment at which a stepped clock hurts most."""
+        if self.plan.steps and self.random.random() < 0.3:
+            self.loop.call_later(self.random.random(), self.step_clock, self.random.choice([-HOUR_MS, HOUR_MS]))
+            self.plan.steps = False
 
     # --- a whole run
 
@@ -176,7 +205,8 @@ class Simulation:
         random, plan = self.random, self.plan
         if plan.steps:
             await asyncio.sleep(random.uniform(0.0, 60.0))
-            self.step_clock(random.choice([-HOUR_MS, HOUR_MS]))
+            if plan.steps:
+                self.step_clock(random.choice([-HOUR_MS, HOUR_MS]))
         if plan.full:
             await asyncio.sleep(random.uniform(0.0, 10.0))
             self.disk_full = True
@@ -197,7 +227,8 @@ class Simulation:
         task = self.loop.run_in(process, process.stop())
         await asyncio.wait({task})
         if not process.dead:
-            if not task.cancelled() and (error := task.exception()) is not None and not process.store.failed:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not isinstance(error, Unavailable | StoreUnknown | Crash):
                 self.break_(f"process {process.number} did not stop in order: {error!r}")
             process.kill()
 
@@ -211,9 +242,11 @@ class Simulation:
         self.calm()
         await asyncio.gather(*work, trouble)
         await self.settle()
-        await asyncio.sleep(RUN_ON_SECONDS)
+        await asyncio.sleep(WATCHED_SECONDS)
         await Person(self).close_books()
-        await self.end()
+        await self.stop_for_good()
+        # What is still on its way arrives, and there is no gateway any more that could correct what it said.
+        await asyncio.sleep(RUN_ON_SECONDS)
 
     def calm(self) -> None:
         """No more faults."""
@@ -239,11 +272,8 @@ class Simulation:
             waited += 10.0
         self.break_(f"I4 {len(open_)} operations never come to an end")
 
-    async def end(self) -> None:
-        """Everything to the files, in order."""
-        await self.stop_for_good()
-
     async def stop_for_good(self) -> None:
+        """Everything to the files, in order."""
         await self.up.wait()
         self.over = True
         process = self.process
@@ -252,7 +282,6 @@ class Simulation:
         if (error := task.exception()) is not None:
             self.break_(f"the last process did not stop in order: {error!r}")
         process.kill()
-        await asyncio.sleep(1.0)
 
     def run(self) -> History:
         """Run to the end; nothing is checked here but what is seen on the way."""
