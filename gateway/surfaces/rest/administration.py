@@ -85,6 +85,7 @@ async def list_keys(call: Call) -> Reply:
 async def create_key(call: Call) -> Reply:
     """`POST /v1/keys`: the text of the key is in this answer and nowhere else."""
     require_deed(call.who, Deed.ADMINISTER)
+    call.query({})
     body = await call.body(NewKeyRequest)
     kind = PrincipalKind(body.kind)
     owner = body.owner or (body.name if kind is PrincipalKind.PERSON else call.who.name)
@@ -110,6 +111,7 @@ async def list_credentials(call: Call) -> Reply:
 async def put_credential(call: Call) -> Reply:
     """`PUT /v1/credentials/{name}`."""
     require_deed(call.who, Deed.ADMINISTER)
+    call.query({})
     body = await call.body(CredentialRequest)
     line = await call.ports.vault.set(
         call.path("name"),

@@ -43,8 +43,9 @@ class SitePorts:
 class Call:
     """A request on its way to a handler. `principal` is None at open routes only."""
 
-    request: web.Request
+    request: web.BaseRequest
     ports: SitePorts
+    parameters: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
 
     @property
@@ -59,21 +60,28 @@ class Call:
 
     def path(self, name: str) -> str:
         """A path parameter."""
-        return self.request.match_info[name]
+        return self.parameters[name]
 
-    async def body(self, model: type[ModelT], *, optional: bool = False) -> ModelT:
+    def header(self, name: str) -> str | None:
+        """A header that may come once only. Raises Problem(malformed) for two, of which nobody knows which is meant."""
+        found = self.request.headers.getall(name, ())
+        if len(found) > 1:
+            raise Problem(
+                Code.MALFORMED, f"The header {name} came more than once; nothing was done.", "Send it once only."
+            )
+        return found[0] if found else None
+
+    async def body(self, model: type[ModelT]) -> ModelT:
         """The body as a document of that model. Raises Problem: malformed, too_large, invalid_input and others."""
-        data = await self._read()
-        if not data and optional:
-            return model()
-        if self.request.content_type != "application/json":
+        coding = self.request.headers.get("Content-Encoding", "identity")
+        if self.request.content_type != "application/json" or coding.lower() != "identity":
             raise Problem(
                 Code.UNSUPPORTED_MEDIA_TYPE,
-                "The body must be JSON.",
-                "Send it with `Content-Type: application/json`.",
+                "The body must be JSON, and not compressed.",
+                "Send it with `Content-Type: application/json` and without `Content-Encoding`.",
             )
         try:
-            value = parse(data)
+            value = parse(await self._read())
         except JsonError as error:
             raise Problem(
                 Code.MALFORMED, f"The body is not JSON that can be read in one way only: {error}", _SEND_INPUT
@@ -84,6 +92,10 @@ class Call:
         bound = self.ports.settings.limits.body_max_bytes
         if (self.request.content_length or 0) > bound:
             raise _too_large(bound)
+        if self.request.headers.get("Expect", "").lower() == "100-continue":
+            # Only now: the key was good and the announced length within bounds.
+            await self.request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.request.writer.output_size = 0
         pieces, size = [], 0
         try:
             async with asyncio.timeout(self.ports.settings.server.body_seconds):
@@ -96,6 +108,8 @@ class Call:
             raise Problem(
                 Code.BODY_TIMEOUT, "The body arrived too slowly; nothing was done.", "Send it again in one piece."
             ) from error
+        except web.RequestPayloadError as error:
+            raise Problem(Code.MALFORMED, "The body's framing is broken; nothing was done.", _SEND_INPUT) from error
         return b"".join(pieces)
 
     def query(self, allowed: Mapping[str, re.Pattern[str]]) -> dict[str, str]:

@@ -54,8 +54,7 @@ def _models(route: Route) -> list[type[BaseModel]]:
 
 def _operation(route: Route) -> dict[str, Any]:
     responses: dict[str, Any] = {str(status): _answer(route, status) for status in route.answers}
-    statuses = set(route.problems) | (set() if route.open else {401})
-    for status in sorted(statuses - set(route.answers)):
+    for status in route.statuses:
         responses[str(status)] = {"$ref": "#/components/responses/problem"}
     operation: dict[str, Any] = {
         "operationId": route.operation_id,

@@ -40,8 +40,9 @@ _TRACE: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 async def submit(call: Call) -> Reply:
     """`POST /v1/operations`."""
+    call.query({})
+    header_key = call.header("Idempotency-Key")
     body = await call.body(Submission)
-    header_key = call.request.headers.get("Idempotency-Key")
     if header_key is not None and body.key is not None and header_key != body.key:
         raise Problem(
             Code.INVALID_KEY,
@@ -150,6 +151,7 @@ async def cancel(call: Call) -> Reply:
 
 async def attest(call: Call) -> Reply:
     """`POST /v1/operations/{id}/attest`: a person settles it."""
+    call.query({})
     body = await call.body(AttestRequest)
     view = await call.ports.gateway.attest(
         call.who,

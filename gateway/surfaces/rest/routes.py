@@ -35,6 +35,17 @@ class Route:
     person: bool = False
     operation_id: str = ""
 
+    @property
+    def has_head(self) -> bool:
+        """Whether HEAD is answered as well; a stream has no end that could be announced."""
+        return self.path != "/v1/events"
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """Every status with which a problem may come, in order: its own, and those of the door."""
+        door = (403, 500) if self.open else (401, 403, 429, 500)
+        return tuple(sorted({*self.problems, *door} - set(self.answers)))
+
 
 class Health(documents.Document):
     """`/healthz` and `/readyz`."""

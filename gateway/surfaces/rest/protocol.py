@@ -1,0 +1,78 @@
+"""aiohttp's low-level server with the two things that a door to untrusted clients needs to be different.
+
+What cannot be read as HTTP is answered as a problem, and is never written to the log: a header line that does not parse
+may be the one with the key in it.
+"""
+
+import asyncio
+from typing import Any
+
+import orjson
+import structlog
+from aiohttp import web
+
+from gateway.model.problem import Code, Problem
+from gateway.surfaces.wire import problem_document
+
+log = structlog.get_logger(__name__)
+
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def unexpected() -> Problem:
+    """Our own fault, and no more is known about it."""
+    return Problem(
+        Code.INTERNAL,
+        "The gateway failed in an unexpected way while answering.",
+        "Whether anything was created is not certain: ask by your key before you submit again.",
+    )
+
+
+def _unreadable() -> Problem:
+    detail = "That is not HTTP as it can be read in one way only; nothing was done."
+    return Problem(Code.MALFORMED, detail, "Use an HTTP/1.1 client.")
+
+
+class Connection(web.RequestHandler):
+    """One client's connection."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """A problem for what the parser refused (400), or for a failure outside of any handler (500)."""
+        if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
+            raise ConnectionError("nobody is there to answer")
+        # The name of the error only: its text quotes what was sent.
+        log.warning("request_unreadable", status=status, error=type(exc).__name__)
+        problem = _unreadable() if status < 500 else unexpected()
+        response = web.Response(
+            status=problem.info.status,
+            body=orjson.dumps(problem_document(problem, now_ms=0)),
+            headers={**SECURITY_HEADERS, "Content-Type": "application/problem+json", "x-should-retry": "false"},
+        )
+        response.force_close()
+        return response
+
+
+class Server(web.Server):
+    """Makes a `Connection` for each client."""
+
+    def __init__(self, handler: Any, **options: Any) -> None:  # noqa: ANN401 - aiohttp's own handler and option types
+        """`options` are those of `aiohttp.web.RequestHandler`."""
+        super().__init__(handler)
+        self._options = options
+
+    def __call__(self) -> Connection:
+        """For the loop, at each new connection."""
+        return Connection(self, loop=asyncio.get_running_loop(), **self._options)
