@@ -50,6 +50,7 @@ class Assembly:
     """One engine and the parts that its owner starts and stops."""
 
     gateway: Gateway
+    driver: Driver
     recovery: Recovery
     tasks: Tasks
     hub: Hub
@@ -108,7 +109,7 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
         clock=ports.clock,
         points=ports.points,
     )
-    return Assembly(gateway, recovery, tasks, hub, journal)
+    return Assembly(gateway, driver, recovery, tasks, hub, journal)
 
 
 def _reporter(on_dead: Callable[[str], None]) -> Callable[[str, BaseException], None]:

@@ -1,6 +1,7 @@
 """A running gateway: an opened data folder, the engine on it, the door, and an orderly end."""
 
 import asyncio
+import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -34,6 +35,13 @@ log = structlog.get_logger(__name__)
 
 EXIT_STORE_UNKNOWN = 17
 """The store's state is unknown or an invariant broke: the process ended so that the next start reads what is there."""
+
+COLLECT_AFTER = 10_000
+"""Containers made and not freed again before the youngest are looked through for cycles; Python's own is 700."""
+ANSWER_SECONDS = 5.0
+"""After everybody who waits was told: how long their answers may take to be written."""
+ABORT_SECONDS = 0.5
+"""How long an attempt that began during the drain may go on before it is left to recovery."""
 
 
 class Definitions(Catalog):
@@ -131,7 +139,8 @@ async def _engine(
     )
     services = Tasks(lambda name, error: ports.on_dead(f"{name}: {error!r}"))
     gateway = assembly.gateway
-    gateway.doorkeeper.quarantined = office.quarantine is not None
+    # Both: nothing new is taken, and what the restored store still wants to send is not sent.
+    gateway.doorkeeper.quarantined = assembly.driver.writes_held = office.quarantine is not None
     gateway.doorkeeper.log_refusal = keeper.refusal
     unsettled = await assembly.recovery.take_over()
     log.info("taken_over", unsettled=unsettled)
@@ -143,17 +152,23 @@ async def _engine(
         async with site:
             _log_settings(settings, office, site)
             yield Running(office, assembly, keeper, site, dead)
-            gateway.doorkeeper.draining = True
-            assembly.recovery.stop()
-            await site.drain(settings.server.drain_seconds)
+            await _drain(assembly, site, 0.0 if dead.done() else settings.server.drain_seconds)
     finally:
         assembly.recovery.stop()
         keeper.stop()
         housekeeping.stop()
-        drain = 0.0 if dead.done() else settings.server.drain_seconds
-        cancelled = await assembly.tasks.finish(drain)
+        cancelled = await assembly.tasks.finish(0.0 if dead.done() else ABORT_SECONDS)
         await services.finish(5.0)
         log.info("stopped", interrupted=cancelled)
+
+
+async def _drain(assembly: Assembly, site: Site, seconds: float) -> None:
+    """Take nothing new, let attempts under way end and their callers learn of it; then whoever waits is told."""
+    assembly.gateway.doorkeeper.draining = True
+    assembly.recovery.stop()
+    await assembly.tasks.settle(seconds)
+    assembly.hub.close()
+    await site.drain(ANSWER_SECONDS)
 
 
 def _log_settings(settings: Settings, office: Office, site: Site) -> None:
@@ -190,6 +205,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with run_gateway(settings, environment, clock, chance, points=points) as running:
+        _spare_collector()
         ready(running.site.address)
         waiting = Tasks(lambda name, error: log.error(name, error=repr(error)))
         stopped = waiting.start(_until(stop), "stop")
@@ -197,6 +213,16 @@ async def serve(
         stopped.cancel()
         dead = running.dead.done()
     return EXIT_STORE_UNKNOWN if dead else 0
+
+
+def _spare_collector() -> None:
+    """Keep what the start has loaded out of every later collection, and collect less often.
+
+    What ends an operation is freed by its reference counts; the collector only finds what stands in cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 20)
 
 
 async def _until(stop: asyncio.Event) -> None:

@@ -63,7 +63,7 @@ class Driver:
         self._answer_max_bytes = answer_max_bytes
         self._concurrency_max = concurrency_max
         self.writes_held = False
-        """Set in quarantine: non-reads are not begun."""
+        """Set in quarantine: non-reads and fences are not begun."""
 
     def bound(self, action: Action) -> int:
         """Attempts that may be under way at the action's service."""
@@ -113,6 +113,8 @@ class Driver:
             case Act.POLL:
                 await self._looks.poll(live)
             case Act.FENCE:
+                if self.writes_held:
+                    return False
                 await self._looks.fence(live, lease_seconds(live.action))
             case Act.FOLLOW:
                 await self._journal.apply_surely(live, Followed())

@@ -211,14 +211,14 @@ class Gateway:
         return await self._view(operation)
 
     async def wait(self, principal: Principal, operation_id: str, seconds: float) -> View:
-        """Like `get`, once it is final or unresolved, or the time is over: waiting changes nothing."""
+        """Like `get`, once it is final or unresolved, or the time or the gateway ends: waiting changes nothing."""
         with self.hub.watch(operation_id) as changed:
             # Held from here on: recovery lets go of an operation at its end, and the store need not be asked then.
             live = self._recovery.find(operation_id)
             view = await self.get(principal, operation_id)
             try:
                 async with asyncio.timeout(seconds):
-                    while not _is_answer(view.operation):
+                    while not (_is_answer(view.operation) or self.hub.closed):
                         await changed.wait()
                         changed.clear()
                         view = _seen(live) or await self.get(principal, operation_id)
@@ -275,8 +275,13 @@ class Gateway:
 
     async def delivered(self, view: View) -> None:
         """A final document was written out in full to its caller (identity rule 8 asks for this)."""
-        if view.operation.final and not view.operation.delivered:
+        if not view.operation.final or view.operation.delivered:
+            return
+        try:
             await self._store.mark_delivered(view.operation.id)
+        except (Unavailable, StoreUnknown) as error:
+            # The answer is out. Without the mark a repeat is merely asked about once more than necessary.
+            log.warning("delivery_not_marked", operation_id=view.operation.id, reason=str(error))
 
     def load(self) -> tuple[int, int]:
         """Unsettled operations in memory, and how many are being carried out now."""

@@ -54,6 +54,15 @@ class Hub:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._subscriptions: set[Subscription] = set()
         self._number = 0
+        self.closed = False
+        """Nobody should wait any longer: the gateway ends."""
+
+    def close(self) -> None:
+        """Wake everybody who waits, for good: they answer with what is known now."""
+        self.closed = True
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
 
     def changed(self, operation: Operation) -> None:
         """An operation has a new durable image."""

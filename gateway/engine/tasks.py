@@ -29,6 +29,11 @@ class Tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(task.get_name(), error)
 
+    async def settle(self, seconds: float) -> None:
+        """Wait for all of them at most that long, and cancel nothing."""
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=seconds)
+
     async def finish(self, seconds: float) -> int:
         """Wait for all of them at most that long, then cancel what is left; returns how many were cancelled."""
         if not self._running:
