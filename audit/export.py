@@ -151,9 +151,15 @@ class Exporter:
         if there or segment in self._suspect:
             self._replace(segment, kept, rows, data + there[len(data) :])
             return
-        at = _OpenSegment(segment, self._directory.open(name), kept, rows[0].seq)
+        file = self._directory.open(name)
+        try:
+            self._directory.sync_folder(folder_of(name))
+        except OSError:
+            # Taken for open, it would be filled without its name ever being on the disk.
+            file.close()
+            raise
+        at = _OpenSegment(segment, file, kept, rows[0].seq)
         self._open = at
-        self._directory.sync_folder(folder_of(name))
         self._continue(at, rows, data)
 
     def _replace(self, segment: int, kept: int, rows: list[Row], data: bytes) -> None:

@@ -47,6 +47,25 @@ def test_rows_reach_their_files_in_any_batching(batch: int) -> None:
     assert exporter.durable_size == len(some)
 
 
+def test_name_that_could_not_be_synced_is_synced_before_anything_counts_as_exported() -> None:
+    journal, some = rows()
+    failing = [True]
+
+    def refuse_once(operation: str, _name: str, _size: int) -> None:
+        if operation == "sync_folder" and failing.pop():
+            raise OSError(errno.EIO, "broken")
+
+    journal.directory.hook = refuse_once
+    exporter = Exporter(journal.directory)
+    with pytest.raises(ExportFailed):
+        exporter.export(some)
+    failing.extend([False] * 10)
+    exporter.export(some)
+
+    # The rows may be forgotten by now, so the files must be there after the worst loss of power.
+    assert content(journal.directory.after_power_loss(lambda _most: 0)) == expected(some)
+
+
 @pytest.mark.parametrize("again", [0, 5, 13, 20])
 def test_rows_offered_again_are_compared_and_skipped(again: int) -> None:
     journal, some = rows()
