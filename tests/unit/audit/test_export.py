@@ -48,7 +48,7 @@ def test_rows_reach_their_files_in_any_batching(batch: int) -> None:
 
 
 def test_name_that_could_not_be_synced_is_synced_before_anything_counts_as_exported() -> None:
-    journal, some = rows()
+    journal, some = rows(5)
     failing = [True]
 
     def refuse_once(operation: str, _name: str, _size: int) -> None:
