@@ -100,7 +100,7 @@ class Agent:
     async def run(self) -> None:
         await asyncio.sleep(self.random.random() * 5.0)
         await self.submit()
-        for _ in range(self.random.randint(0, 4)):
+        for _ in range(self.random.randint(0, 3)):
             if self.op is None:
                 return
             await self.habit()
@@ -243,8 +243,8 @@ class Person:
             )
 
         hear(world, "ann (attest)", await ask_surely(world, attest))
-        hear(world, "ann", await ask_surely(world, lambda gateway: gateway.get(PERSON, operation.id)))
-        world.history.reached("attested")
+        view = hear(world, "ann", await ask_surely(world, lambda gateway: gateway.get(PERSON, operation.id)))
+        world.history.reached(f"end: {view.operation.state.value} by {view.operation.basis}")
 
 
 def _id(raw: bytes) -> str:

@@ -3,19 +3,18 @@
 from collections import Counter
 from typing import Final
 
-from gateway.engine.ports import POINTS as ENGINE_POINTS
-from gateway.store.points import BEGIN, COMMITTED, REPLYING, RULED, SEALED, WRITTEN
-from gateway.store.points import POINTS as STORE_POINTS
 from tests.model.faults import LOOKS, SENDS
 from tests.model.kinds import KINDS
+from tests.model.simulation import FAILING, POINTS
 
 _NOT_FOR_FENCES = frozenset({
-    "slow", "work fails", "work fails, cut", "handle vanishes", "handle vanishes, cut", "sent twice on the way",
+    "slow",
+    "work fails", "work fails, cut", "handle vanishes", "handle vanishes, cut", "sent twice on the way",
     "404 for the second copy", "412 for the second copy", "422", "429, done", "503, done",
 })  # fmt: skip
 _ENDS = (
-    "succeeded by answer", "succeeded by probe", "succeeded by handle", "succeeded by state", "succeeded by attestation",
-    "failed by answer", "failed by unsent", "failed by probe", "failed by handle", "failed by absence",
+    "succeeded by answer", "succeeded by probe", "succeeded by handle", "succeeded by state",
+    "succeeded by attestation", "failed by answer", "failed by unsent", "failed by probe", "failed by handle", "failed by absence",
     "failed by fence", "failed by attestation", "failed by None", "cancelled by unsent", "unresolved by None",
 )  # fmt: skip
 _STATES = ("sending", "accepted", "in_doubt", "unresolved", "succeeded", "failed")
@@ -24,8 +23,8 @@ CELLS: Final[frozenset[str]] = frozenset({
     *(f"send: {name}" for name in SENDS),
     *(f"fence: {name}" for name in SENDS.keys() - _NOT_FOR_FENCES),
     *(f"look: {name}" for name in LOOKS),
-    *(f"died: {name}" for name in (*ENGINE_POINTS, *STORE_POINTS)),
-    *(f"failed: {name}" for name in (BEGIN, RULED, SEALED, WRITTEN, COMMITTED, REPLYING)),
+    *(f"died: {name}" for name in POINTS),
+    *(f"failed: {name}" for name in FAILING),
     *(f"end: {name}" for name in _ENDS),
     *(f"again while {state}" for state in _STATES),
     *(f"changed while {state}: key_reused" for state in _STATES),
@@ -47,8 +46,6 @@ CELLS: Final[frozenset[str]] = frozenset({
     "clock: back",
     "disk: full",
     "cancelled",
-    "attested",
-    "refused: key_reused",
     "refused: predecessor_unsettled",
     "refused: wrong_state",
     "refused: store_unavailable",

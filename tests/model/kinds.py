@@ -62,7 +62,7 @@ _FENCE = {
         "lost": 409,
     }
 }
-_ACCEPTED = {"status": 202, "handle": {"header": "Location"}, "rules": _RULES[:3], "interval": "1s"}
+_ACCEPTED = {"status": 202, "handle": {"header": "Location"}, "rules": _RULES[:3], "interval": "2s"}
 _CONTROL = {"request": {"method": "GET", "path": "/control"}, "status": 200}
 _INPUT = {
     "type": "object",
@@ -78,7 +78,7 @@ def _lookup(absence: Any = None, *, control: bool = False, place: str = "/things
         "identify": {"path": "key", "equals": "{operation_id}"},
         "rules": _RULES if absence is _FENCE else [rule for rule in _RULES if rule["finding"] != "fenced"],
         "compare": {"name": "{name}"},
-        "interval": "1s",
+        "interval": "2s",
         "watch": "60s",
     }
     if absence is not None:
@@ -129,7 +129,7 @@ _STATE_LOOK = {
         {"status": 200, "finding": "absent"},
         {"status": 404, "finding": "absent"},
     ],
-    "interval": "1s",
+    "interval": "2s",
     "watch": "60s",
 }
 _READ = {

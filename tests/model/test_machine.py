@@ -6,7 +6,14 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from gateway.engine.ports import POINTS as ENGINE_POINTS
 from gateway.store.points import POINTS as STORE_POINTS
@@ -129,6 +136,4 @@ class GatewayMachine(RuleBasedStateMachine):
 
 
 def test_no_walk_of_steps_and_faults_breaks_a_claim() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # the library leaves it without types
-        GatewayMachine, settings=settings(max_examples=RUNS, stateful_step_count=STEPS)
-    )
+    run_state_machine_as_test(GatewayMachine, settings=settings(max_examples=RUNS, stateful_step_count=STEPS))

@@ -10,7 +10,7 @@ import pytest
 from audit.memory import MemoryFile
 from gateway.core import attempts, doubt, fences, identity, judge, lifecycle, repeat
 from gateway.core.draft import Draft
-from gateway.core.events import Begin, Observed
+from gateway.core.events import Begin, Cancelled, Observed, Restarted
 from gateway.core.identity import Ruling, Verdict
 from gateway.core.reconcile import absence
 from gateway.core.reconcile.absence import AbsenceVerdict
@@ -22,7 +22,7 @@ from gateway.store.port import StoreUnknown, Unavailable
 from gateway.store.writer import Writer
 from tests.model import network
 from tests.model.checker import check
-from tests.model.simulation import Plan, Simulation
+from tests.model.simulation import Simulation
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -149,7 +149,7 @@ def recovery_deadline_counted_anew(patch: Patch) -> None:
             seconds = draft.action.deadlines.recovery_seconds
             draft.change(recovery_ms=draft.now.wall_ms + int(seconds * 1000) * 3)
 
-    patch.setitem(lifecycle._HANDLERS, lifecycle.Restarted, anew)
+    patch.setitem(lifecycle._HANDLERS, Restarted, anew)
 
 
 def client_sends_again_by_itself(patch: Patch) -> None:
@@ -192,7 +192,7 @@ def cancelled_in_doubt(patch: Patch) -> None:
         draft.operation = replace(draft.operation, state=State.READY)
         draft.cancel("cancel", Failure("cancelled", "Cancelled."))
 
-    patch.setitem(lifecycle._HANDLERS, lifecycle.Cancelled, obliging)
+    patch.setitem(lifecycle._HANDLERS, Cancelled, obliging)
 
 
 def interrupted_means_unsent(patch: Patch) -> None:
@@ -287,6 +287,3 @@ def test_a_planted_bug_is_noticed(
     assert caught is not None, f"{case.seeds} seeds noticed nothing"
     record_property("seeds_to_catch", caught[0])
     print(f"{case.plant.__name__}: caught by seed {caught[0]}: {caught[1]}")  # noqa: T201 - the number is the result
-
-
-__all__ = ["Plan"]

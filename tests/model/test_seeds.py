@@ -1,14 +1,13 @@
 """Whatever a seed brings, no claim is false, nothing is done twice, everything ends, and the log verifies."""
 
-
 import pytest
 
 from tests.model.cells import missing
 from tests.model.seeds import run_seeds
 from tests.model.simulation import Simulation
 
-CHUNKS = 16
-SEEDS_PER_CHUNK = 1250
+CHUNKS = 4
+SEEDS_PER_CHUNK = 3000
 SOAK_CHUNKS = 100
 SOAK_SEEDS_PER_CHUNK = 10_000
 
@@ -42,5 +41,3 @@ def test_the_same_seed_is_the_same_run() -> None:
 
     assert first.history.timeline() == second.history.timeline()
     assert first.history.sent == second.history.sent
-
-
