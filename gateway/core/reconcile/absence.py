@@ -22,7 +22,8 @@ class AbsenceVerdict:
 
     conclusive: bool
     looks: tuple[Look, ...]
-    wait_seconds: float
+    wait_seconds: float | None
+    """None: nothing will become conclusive at a known moment, so looks grow rarer."""
     reason: str
 
 
@@ -41,12 +42,12 @@ def weigh(reconcile: Reconcile, operation: Operation, begun_boot_ms: int, now: N
     """Weigh one more look that found nothing and began at `begun_boot_ms`."""
     absence = reconcile.absence
     if not isinstance(absence, Settle):
-        return _open(reconcile, "absent now; this action declares nothing that would make absence final")
+        return _open("absent now; this action declares nothing that would make absence final")
     if known_to_service(operation):
-        return _open(reconcile, "absent now, but the service knew it before; its record may have been removed")
+        return _open("absent now, but the service knew it before; its record may have been removed")
     ready_boot_ms = settled_at(operation, absence, now)
     if ready_boot_ms is None:
-        return _open(reconcile, "absent now; a connection of an earlier attempt is not known to be closed")
+        return _open("absent now; a connection of an earlier attempt is not known to be closed")
     if begun_boot_ms < ready_boot_ms or begun_boot_ms > now.boot_ms:
         reason = "absent now; a request held up on its way could still arrive"
         wait = max((ready_boot_ms - now.boot_ms) / 1000, 0.001)
@@ -54,8 +55,8 @@ def weigh(reconcile: Reconcile, operation: Operation, begun_boot_ms: int, now: N
     return _second_look(reconcile, operation, Look(begun_boot_ms, now.owner), ready_boot_ms)
 
 
-def _open(reconcile: Reconcile, reason: str) -> AbsenceVerdict:
-    return AbsenceVerdict(conclusive=False, looks=(), wait_seconds=reconcile.interval_seconds, reason=reason)
+def _open(reason: str) -> AbsenceVerdict:
+    return AbsenceVerdict(conclusive=False, looks=(), wait_seconds=None, reason=reason)
 
 
 def settled_at(operation: Operation, absence: Settle, now: Now) -> int | None:

@@ -266,3 +266,13 @@ def test_stamping_leaves_what_is_proven_and_what_was_seen_closed() -> None:
     stamped = stamp_closed(before, now(1))
 
     assert [item.closed_boot_ms for item in stamped] == [BOOT0 + 1000, BOOT0 + 1000, 7, None]
+
+
+def test_looks_grow_rarer_where_absence_can_never_become_conclusive() -> None:
+    story = lost_lease(settled())
+    waits = []
+    for _ in range(4):
+        story.look(ABSENT, after=40)
+        waits.append((story.operation.next_ms or 0) - story.now.wall_ms)
+
+    assert waits[3] > waits[2] > waits[1] > waits[0]
