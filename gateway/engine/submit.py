@@ -4,8 +4,8 @@ Order (approvals.md's pipeline in the project's map): context, safety, look-up, 
 refusal is a `Problem`; what happens after admission never is.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from gateway.engine.revive import pack_request
 from gateway.model.action import Action
 from gateway.model.operation import Operation
 from gateway.model.principal import Deed, Principal
-from gateway.model.problem import Code, Problem, present
+from gateway.model.problem import Code, FieldError, Problem, present
 
 RUN_LENGTH_MAX = 255
 
@@ -152,7 +152,7 @@ class Submissions:
                 Code.INVALID_INPUT,
                 "The arguments do not fit what the action declares; nothing was sent.",
                 "Correct the fields listed under `errors` and submit again.",
-                errors=errors,
+                errors=_below_args(errors),
             )
         self._gate.check_credential(passage.found)
 
@@ -163,13 +163,7 @@ class Submissions:
         variables = variables_of(
             request.arguments, operation_id=operation_id, run=request.run, correlation_id=request.correlation_id
         )
-        rendered = render_request(
-            action.request,
-            variables,
-            base_url=action.service.base_url,
-            bind=action.bind,
-            precondition=action.precondition,
-        )
+        rendered = _render(action, variables)
         packed, created_ms = pack_request(rendered), self._clock.wall_ms()
         passage.rendered = rendered
         passage.payloads = {"request": packed, "arguments": canonical(request.arguments)}
@@ -195,6 +189,25 @@ class Submissions:
             supersedes=request.supersedes,
             rule=passage.rule,
         )
+
+
+def _render(action: Action, variables: Mapping[str, Any]) -> Rendered:
+    try:
+        return render_request(
+            action.request,
+            variables,
+            base_url=action.service.base_url,
+            bind=action.bind,
+            precondition=action.precondition,
+        )
+    except Problem as problem:
+        problem.errors = _below_args(problem.errors)
+        raise
+
+
+def _below_args(errors: Sequence[FieldError]) -> list[FieldError]:
+    """From here on a pointer leads into the whole submission, like every other one that the caller gets."""
+    return [replace(error, pointer=f"/args{error.pointer}") for error in errors]
 
 
 def refusal(principal: Principal, verdict: Verdict) -> Problem:
