@@ -207,6 +207,10 @@ def read_recovery(body: bytes) -> Recovery | Succession:
     return entry
 
 
+ERASED_SUBJECT = 1
+ERASED_SEGMENTS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """Kind 6: content is gone on purpose. `what`: 1 one subject's personal fields, 2 whole segments past retention."""
@@ -226,7 +230,7 @@ class Erasure:
         fields = FieldReader(body)
         entry = cls(fields.uint(1), fields.uint(8), fields.uint(8), fields.take(32), fields.text(1))
         fields.end()
-        if entry.what not in {1, 2}:
+        if entry.what not in {ERASED_SUBJECT, ERASED_SEGMENTS}:
             raise Malformed(f"unknown erasure {entry.what}")
         return entry
 

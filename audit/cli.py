@@ -7,22 +7,26 @@ import re
 import secrets
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from audit.disk import DiskDirectory, LogError
 from audit.keyfiles import read_log_key, read_recipient_key, write_key
 from audit.keyring import KeyProblem, RecipientKey, Role, SealKey
 from audit.log import SEGMENTS
 from audit.note import NoteSigner
+from audit.receipts import BadReceipts, Receipt, read_receipts
 from audit.report import Exit, Finding, Report, moment, printable
 from audit.show import BadDocument, Shown, show
 from audit.trust import BadPolicy, TrustPolicy
-from audit.verify import VerifyOptions, verify
+from audit.verify import Extra, VerifyOptions, verify
 
 app = typer.Typer(
     name="audit",
@@ -90,9 +94,14 @@ def verify_command(
     max_anchor_age: Annotated[str, typer.Option(help="How old the newest anchored entry may be.")] = "24h",
     max_unsealed: Annotated[int, typer.Option(min=0, help="Entries at the end that may be without a seal.")] = 4096,
     accept_unanchored: Annotated[bool, typer.Option(help="Let the pinned key alone be enough.")] = False,
+    receipts: Annotated[
+        Path | None, typer.Option(help="Receipts of those who used the log, a JSON object a line.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="An auditor's private key: open every record as well.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes that read.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Check every entry, link, root, seal and checkpoint, without any secret key.
+    """Check every entry, link, root, seal and checkpoint; needs no secret key.
 
     Exits 0 OK, 1 tampered, 2 usage, 3 incomplete, 4 not proven, 5 unreadable.
     """
@@ -103,18 +112,44 @@ def verify_command(
     beside = [path for path in (trust, *(anchor or ())) if path is not None and _inside(path, folder)]
     if beside:
         _usage(f"{beside[0]} lies in the log's own folder: whoever can change the log can change it too")
-    report = verify(
-        DiskDirectory(folder),
-        policy=policy,
-        anchors=anchor or (),
-        now_ms=now_ms,
-        options=options,
-        settle=lambda: time.sleep(0.05),
-    )
+    given = _receipts(receipts)
+    private = None if key is None else _recipient_key(key)
+    with _progress(shown=sys.stderr.isatty() and not as_json) as (started, progress):
+        report = verify(
+            DiskDirectory(folder),
+            policy=policy,
+            anchors=anchor or (),
+            now_ms=now_ms,
+            options=options,
+            settle=lambda: time.sleep(0.05),
+            extra=Extra(given, private, jobs, started, progress),
+        )
     if not folder.is_dir():
         report.add(Finding("unreadable", Exit.UNREADABLE, f"{folder} is not a folder"))
     print_report(report, as_json=as_json)
     raise typer.Exit(report.exit)
+
+
+def _receipts(path: Path | None) -> list[Receipt]:
+    try:
+        return [] if path is None else read_receipts(path.read_text(encoding="utf-8"))
+    except (OSError, BadReceipts, UnicodeDecodeError) as error:
+        _usage(f"receipts {path}: {error}")
+
+
+def _recipient_key(path: Path) -> RecipientKey:
+    try:
+        return read_recipient_key(path)
+    except (OSError, KeyProblem) as error:
+        _usage(f"key {path}: {error}")
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+    """A bar of bytes on standard error; what is given out is told the total and then each part."""
+    with Progress(console=Console(stderr=True), disable=not shown, transient=True) as bar:
+        task = bar.add_task("verifying", total=None)
+        yield lambda total: bar.update(task, total=total), lambda done: bar.advance(task, done)
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
@@ -139,10 +174,7 @@ def show_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Decrypt and print the records. Whether they can be relied on is what `audit verify` says."""
-    try:
-        private = read_recipient_key(key)
-    except (OSError, KeyProblem) as error:
-        _usage(f"key {key}: {error}")
+    private = _recipient_key(key)
     folder = find_log(directory)
     if not (folder / SEGMENTS).is_dir():
         typer.echo(f"audit: {folder} holds no log", err=True)

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from audit.bodies import (
+    ERASED_SEGMENTS,
+    NO_SIGNATURE,
     SUITE_1,
     CloseReason,
+    Erasure,
     PreviousEnd,
     Recovery,
     Seal,
@@ -54,9 +57,21 @@ class Ledger:
         self._last_t_ms = 0
         self._last_seal_t_ms = 0
         self._went_back = False
+        self._unattested = False
+        self.erased_size = 0
+        """The log says that the first so many entries were dropped."""
         self.goes_on = False
         self.sealed_size = 0
         self.unsealed_since: int | None = None
+
+    @property
+    def opened(self) -> SegmentOpen | None:
+        """The opening of the segment at hand, if it could be read."""
+        return self._opened if self._opened_here else None
+
+    def attest(self) -> None:
+        """A checkpoint of a pinned key covers the first opening that is here, and so the key it names."""
+        self._report.key_pinned = self._report.key_pinned or self._unattested
 
     def enter(self, first: int, *, linked: bool) -> None:
         """A segment begins; `linked` says whether what came before it is known."""
@@ -122,6 +137,8 @@ class Ledger:
             self._close(entry, body, offset)
         elif isinstance(body, Recovery):
             self._recovery(entry, body, offset)
+        elif isinstance(body, Erasure):
+            self._erasure(entry, body, offset)
         return None
 
     def check_pending_seal(self) -> None:
@@ -188,7 +205,10 @@ class Ledger:
         if first:
             self._report.key_pinned = certified
             self._report.first_epoch = body.epoch
-        if self._keys and not certified:
+        # The seal that named the key may lie in a gap before this. Then only a checkpoint can vouch for it: see attest.
+        named_before = not self._linked and body.epoch_certificate == NO_SIGNATURE
+        self._unattested = self._unattested or (first and named_before)
+        if self._keys and not certified and not named_before:
             self._find(entry, "uncertified", "the pinned log key did not certify the key that seals this log", offset)
         elif not first and body.epoch <= self._epoch:
             text = f"epoch {body.epoch} with another key, after epoch {self._epoch}"
@@ -211,6 +231,12 @@ class Ledger:
         if not self._report.restarts:
             self._report.restarts.append(Restart(entry.header.seq, clean=False, unsealed_ms=0))
         self._report.restarts[-1].torn_bytes += body.torn_bytes
+
+    def _erasure(self, entry: Entry, body: Erasure, offset: int) -> None:
+        if not body.first_seq <= body.end_seq <= entry.header.seq:
+            self._find(entry, "misplaced", "an erasure of entries that were not there yet", offset)
+        elif body.what == ERASED_SEGMENTS and body.first_seq == 0:
+            self.erased_size = max(self.erased_size, body.end_seq)
 
     def _seal(self, entry: Entry, seal: Seal, tree: CompactRange | None, offset: int) -> None:
         if seal.size != entry.header.seq:

@@ -87,6 +87,9 @@ class Report:
     last_epoch: int = 0
     key_pinned: bool = False
     checkpoints: int = 0
+    pruned_size: int = 0
+    receipts_checked: int = 0
+    contents_checked: int | None = None
     anchors: list[AnchorState] = field(default_factory=list)
     unanchored_accepted: bool = False
     tail_entries: int = 0
@@ -146,13 +149,25 @@ class Report:
             f"tail       {self._tail_line()}",
             f"restarts   {self._restart_line()}",
             *(f"note       {note}" for note in self.notes),
-            "not shown  record contents (no auditor key used); records never written; who held the keys",
+            *self._extra_lines(),
+            f"not shown  {self._unseen()}; records never written; who held the keys",
         ]
         for finding in self.findings:
             lines += _finding_lines(finding)
         if self.findings_total > len(self.findings):
             lines.append(f"           and {self.findings_total - len(self.findings)} more findings")
         return [printable(line) for line in (*lines, f"{word(self.exit):<10} {self.sentence()}")]
+
+    def _extra_lines(self) -> list[str]:
+        lines = [f"receipts   {self.receipts_checked} agree with their entries"] if self.receipts_checked else []
+        if self.contents_checked is not None:
+            lines.append(f"contents   {self.contents_checked} records opened with the key they were committed to")
+        return lines
+
+    def _unseen(self) -> str:
+        if self.contents_checked is None:
+            return "record contents (no auditor key used)"
+        return "whether what the records say is true"
 
     def _span(self) -> str:
         if not self.entries:
@@ -187,7 +202,9 @@ class Report:
         return f"{len(self.restarts)}" + (f" ({len(unclean)} unclean: {'; '.join(parts)})" if unclean else "")
 
 
-CHAIN_CODES = frozenset({"damaged", "link", "sequence", "garbage", "repeated_segment", "misplaced", "malformed"})
+CHAIN_CODES = frozenset(
+    {"damaged", "link", "sequence", "garbage", "repeated_segment", "misplaced", "malformed", "receipt", "commit", "tag"}
+)
 ROOT_CODES = frozenset({"seal_root", "checkpoint_root", "anchor_root", "range"})
 SEAL_CODES = frozenset({"seal_root", "seal_signature", "seal_size", "epoch", "uncertified"})
 

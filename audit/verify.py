@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from audit.ahead import reading_ahead
 from audit.claims import AnchorSource, Claims, Settle, anchor_sources
+from audit.compare import Comparison
+from audit.contents import Contents
 from audit.disk import Directory
+from audit.keyring import RecipientKey
 from audit.log import LogContradiction, read_open, segment_name, segments
 from audit.note import NoteKey
+from audit.receipts import Expected, Receipt
 from audit.report import Exit, Finding, Report, moment
 from audit.trust import TrustPolicy
 from audit.walk import Walk
@@ -33,6 +38,21 @@ class VerifyOptions:
     accept_unanchored: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What an auditor may give beside anchors.
+
+    `receipts` of those who used the log; `key` to open every record; `jobs`: how many processes read; `started` is told
+    how many bytes there are, `progress` how many more are done.
+    """
+
+    receipts: Sequence[Receipt] = ()
+    key: RecipientKey | None = None
+    jobs: int = 1
+    started: Callable[[int], None] | None = None
+    progress: Callable[[int], None] = lambda _: None
+
+
 def verify(
     directory: Directory,
     *,
@@ -41,8 +61,9 @@ def verify(
     now_ms: int,
     options: VerifyOptions | None = None,
     settle: Settle = lambda: None,
+    extra: Extra | None = None,
 ) -> Report:
-    """Check a log without any secret key; reads only, and reads every byte once.
+    """Check a log, without any secret key unless one is given; reads only, and reads every byte once.
 
     Args:
         directory: the log's folder.
@@ -51,6 +72,7 @@ def verify(
         now_ms: present Unix time in milliseconds.
         options: limits.
         settle: waits a moment, for a log that is being written.
+        extra: receipts, an auditor's key, processes to share the work.
     """
     options = options or VerifyOptions()
     report = Report()
@@ -67,8 +89,17 @@ def verify(
     sizes = _sizes(directory, firsts, report)
     report.segments = len(firsts)
     report.bytes = sum(max(0, size) for size in sizes.values())
-    walk = Walk(directory, report, claims, keys, settle=settle)
-    walk.run(sizes)
+    extra = extra or Extra()
+    comparison = Comparison(report, claims, Expected(extra.receipts, report.origin or _only_origin(policy)))
+    contents = None if extra.key is None else Contents(extra.key)
+    if extra.started is not None:
+        extra.started(report.bytes)
+    walk = Walk(directory, report, comparison, keys, settle=settle, contents=contents, progress=extra.progress)
+    listed = [(first, size) for first, size in sorted(sizes.items()) if size > 0][:-1]
+    with reading_ahead(directory, listed, extra.key, extra.jobs) as take:
+        walk.run(sizes, take)
+    if contents is not None:
+        _judge_contents(report, contents)
     report.first_seq = report.end_seq - report.entries if report.entries else 0
     _judge_tail(report, options, now_ms)
     _judge_proof(report, options, now_ms)
@@ -131,6 +162,13 @@ def _judge_tail(report: Report, options: VerifyOptions, now_ms: int) -> None:
         report.add(Finding("unsealed", Exit.INCOMPLETE, text, seq=report.sealed_size))
     elif report.unsealed_entries:
         report.notes.append("entries behind the last seal could have been cut off without a trace here")
+
+
+def _judge_contents(report: Report, contents: Contents) -> None:
+    report.contents_checked = contents.checked
+    if contents.closed_segments:
+        text = f"{contents.closed_segments} segments were not sealed to this auditor's key; their records stay unread"
+        report.add(Finding("key_unusable", Exit.NOT_PROVEN, text))
 
 
 def _judge_proof(report: Report, options: VerifyOptions, now_ms: int) -> None:

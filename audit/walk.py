@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from audit.ahead import Take, nothing_ahead
 from audit.chain import ZERO_HASH, CompactRange
-from audit.claims import SETTLE_TRIES, Claim, Claims, Settle
+from audit.claims import SETTLE_TRIES, Settle
+from audit.compare import Comparison
+from audit.contents import Contents
 from audit.damage import classify_tail, explain_damage, find_frame_from, only_zeros
 from audit.disk import Directory
 from audit.ledger import Ledger
 from audit.log import Chunk, chunks, segment_name, segments
 from audit.note import NoteKey
-from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Fault, Kind, find_frame
+from audit.piece import Piece, piece_of
+from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Entry, Fault, Kind, find_frame
 from audit.report import Exit, Finding, Report
 
 _EXPLAINED_MAX = 10
@@ -25,12 +29,26 @@ class Walk:
     """Goes through the segments once and writes what it sees into a report."""
 
     def __init__(
-        self, directory: Directory, report: Report, claims: Claims, keys: Sequence[NoteKey], *, settle: Settle
+        self,
+        directory: Directory,
+        report: Report,
+        comparison: Comparison,
+        keys: Sequence[NoteKey],
+        *,
+        settle: Settle,
+        contents: Contents | None = None,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """Set up; `contents` opens the records as well, `progress` is told the bytes passed, segment by segment."""
         self._directory = directory
         self._report = report
-        self._claims = claims
+        self._comparison = comparison
         self._settle = settle
+        self._contents = contents
+        self._progress = progress
+        # While a segment is passed that another process has read and opened already.
+        self._prepared = False
+        self._pruned = 0
         self._ledger = Ledger(report, keys)
         self._tree: CompactRange | None = CompactRange()
         self._seq = 0
@@ -39,21 +57,26 @@ class Walk:
         self._linked = True
         self._segment = 0
         self._excused = False
-        self._claims_differ = False
 
-    def run(self, sizes: dict[int, int]) -> None:
-        """Verify the segments given as first seq and size in bytes, both as they were at one moment."""
+    def run(self, sizes: dict[int, int], take: Take = nothing_ahead) -> None:
+        """Verify the segments given as first seq and size in bytes, both as they were at one moment.
+
+        `take` may have read a segment already; whatever it does not know is read here.
+        """
         firsts = sorted(sizes)
         self._seq = 0
+        self._pruned = self._report.pruned_size = firsts[0] if firsts else 0
         for first in firsts:
             try:
-                self._walk_segment(first, sizes[first], last=first == firsts[-1])
+                self._walk_segment(first, sizes[first], last=first == firsts[-1], take=take)
             except OSError as error:
                 message = f"segment cannot be read: {error.strerror or error}"
                 self._find("unreadable", message, exit_code=Exit.UNREADABLE, segment=first)
                 self._lose_track()
                 self._excused = True
+            self._progress(max(0, sizes[first]))
         self._ledger.check_pending_seal()
+        self._judge_pruned()
         if self._ledger.goes_on and not self._excused and not self._successor_appears(firsts[-1]):
             message = "the last segment was closed because it was full, but the one that follows it is not here"
             self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=self._seq)
@@ -61,7 +84,22 @@ class Walk:
         self._report.sealed_size = self._ledger.sealed_size
         self._report.unsealed_since_ms = self._ledger.unsealed_since
         self._report.root = "" if self._tree is None else base64.b64encode(self._tree.root()).decode()
-        self._unmet_claims()
+        self._comparison.end(self._seq, self._segment, excused=self._excused)
+
+    def _judge_pruned(self) -> None:
+        """The beginning may be missing if the log says that it was dropped and a checkpoint vouches for the rest."""
+        if not self._pruned:
+            return
+        if self._ledger.erased_size >= self._pruned < self._comparison.attested_size:
+            self._ledger.attest()
+            text = f"pruned prefix 0 - {self._pruned - 1} attested by checkpoint, content not present"
+            self._report.notes.append(text)
+            return
+        self._report.pruned_size = 0
+        message = f"entries 0 to {self._pruned - 1} are missing"
+        if self._ledger.erased_size >= self._pruned:
+            message += ": the log says they were dropped, but no checkpoint of a pinned key vouches for what is left"
+        self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=0)
 
     def _successor_appears(self, last: int) -> bool:
         """Whether a live writer is just making the next file; what is in it is the next verification's business."""
@@ -71,13 +109,17 @@ class Walk:
             self._settle()
         return False
 
-    def _walk_segment(self, first: int, size: int, *, last: bool) -> None:
+    def _walk_segment(self, first: int, size: int, *, last: bool, take: Take) -> None:
         if size < 0:
             # It could not be looked at: have the same error again, where it is reported.
             size = self._directory.size(segment_name(first))
         if not self._enter(first):
             return
         self._segment = first
+        piece = None if last else take(first)
+        if piece is not None and self._continues(piece):
+            self._pass_prepared(piece)
+            return
         offset, tries = 0, SETTLE_TRIES if last else 0
         while True:
             fault, offset = self._read(first, offset, size)
@@ -91,6 +133,15 @@ class Walk:
             if resumed is None:
                 break
             offset = resumed
+        self._ledger.check_pending_seal()
+
+    def _pass_prepared(self, piece: Piece) -> None:
+        self._prepared = True
+        self._pass_piece(piece)
+        self._prepared = False
+        if self._contents is not None:
+            self._contents.checked += piece.contents or 0
+            self._contents.closed_segments += piece.closed
         self._ledger.check_pending_seal()
 
     def _grown(self, first: int, size: int) -> int:
@@ -108,12 +159,15 @@ class Walk:
             self._find("repeated_segment", message, segment=first)
             return False
         if first > self._seq:
-            if not self._excused:
+            # A missing beginning is judged at the end: it may have been dropped as the log itself says.
+            if not self._excused and first != self._pruned:
                 message = f"entries {self._seq} to {first - 1} are missing"
                 self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=self._seq)
             self._lose_track()
             self._seq = first
         self._excused = False
+        if self._contents is not None:
+            self._contents.leave()
         self._ledger.enter(first, linked=self._linked)
         return True
 
@@ -121,6 +175,8 @@ class Walk:
         self._tree = None
         self._linked = False
         self._ledger.lose_track()
+        if self._contents is not None:
+            self._contents.lose()
 
     def _read(self, first: int, offset: int, size: int) -> tuple[Fault | None, int]:
         """Pass the whole frames from an offset on; return why reading stopped and where."""
@@ -134,52 +190,71 @@ class Walk:
 
     def _pass_chunk(self, chunk: Chunk) -> None:
         """Check a whole piece at once where nothing is wrong, which is nearly always; else entry by entry."""
+        piece = piece_of(chunk, self._seq)
+        if piece is not None and self._continues(piece):
+            self._pass_piece(piece)
+            return
         parsed = chunk.parsed
-        _, _, versions, kinds, flags, seqs, times, prevs = zip(*parsed.heads, strict=True)
-        leaves, count = parsed.leaves, len(parsed.leaves)
-        in_order = (
-            seqs[0] == self._seq
-            and seqs[-1] - seqs[0] == count - 1
-            and seqs == tuple(range(self._seq, self._seq + count))
-            and (prevs[0] == self._prev or not self._linked)
-            and prevs[1:] == tuple(leaves[:-1])
-            and _KINDS.issuperset(kinds)
-            and versions.count(VERSION) == count
-            and flags.count(0) + flags.count(FLAG_DAY) == count
-        )
-        special = [index for index, kind in enumerate(kinds) if kind != Kind.DATA] if in_order else range(count)
-        start = 0
-        for index in special:
-            self._pass_records(chunk, times, start, index)
-            if not in_order:
-                self._check_entry(chunk, index)
-            start = index + 1
-            if kinds[index] == Kind.DATA or kinds[index] not in _KINDS:
-                self._pass_records(chunk, times, index, start)
+        for index in range(len(parsed.leaves)):
+            self._check_entry(chunk, index)
+            entry = parsed.entry(chunk.buffer, index)
+            kind, t_ms = entry.header.kind, entry.header.t_ms
+            if kind != Kind.DATA and kind in _KINDS:
+                self._pass_clear(entry, chunk.base + entry.offset)
+                self._grow((entry.leaf,), (t_ms,))
             else:
-                self._pass_clear(chunk, index)
-                self._grow(leaves[index:start], times[index:start])
-        self._pass_records(chunk, times, start, count)
-        self._report.coarse_time = self._report.coarse_time or FLAG_DAY in flags
-        self._report.entries += count
-        self._report.data_records += kinds.count(Kind.DATA)
+                self._pass_records((entry.leaf,), (t_ms,), chunk.base + entry.offset)
+            if kind == Kind.DATA:
+                self._report.data_records += 1
+                self._check_contents((entry,), chunk.base)
+            self._report.coarse_time = self._report.coarse_time or bool(entry.header.flags & FLAG_DAY)
+        self._report.entries += len(parsed.leaves)
+        self._ledger.note_times([head[6] for head in parsed.heads])
+
+    def _continues(self, piece: Piece) -> bool:
+        return piece.first_prev == self._prev or not self._linked
+
+    def _pass_piece(self, piece: Piece) -> None:
+        leaves, times, start = piece.leaves, piece.times, 0
+        base = piece.offsets[0]
+        for index, entry in [*piece.clear, (len(leaves), None)]:
+            if start < index:
+                self._pass_records(leaves[start:index], times[start:index], piece.offsets[start])
+                if self._contents is not None and piece.records is not None:
+                    self._check_contents(piece.records(start, index), base)
+            if entry is not None:
+                self._pass_clear(entry, entry.offset)
+                self._grow((entry.leaf,), (entry.header.t_ms,))
+            start = index + 1
+        self._report.coarse_time = self._report.coarse_time or piece.coarse
+        self._report.entries += len(leaves)
+        self._report.data_records += piece.data
         self._ledger.note_times(times)
 
-    def _pass_records(self, chunk: Chunk, times: Sequence[int], start: int, end: int) -> None:
-        if start >= end:
-            return
+    def _pass_records(self, leaves: Sequence[bytes], times: Sequence[int], offset: int) -> None:
         if self._ledger.must_be_clear():
             message = "a record before the opening of its segment or behind its close"
-            self._find_at(chunk, start, "misplaced", message)
-        self._ledger.note_unsealed(times[start])
-        self._grow(chunk.parsed.leaves[start:end], times[start:end])
+            self._find("misplaced", message, seq=self._seq, offset=offset)
+        self._ledger.note_unsealed(times[0])
+        self._grow(leaves, times)
 
-    def _pass_clear(self, chunk: Chunk, index: int) -> None:
-        entry = chunk.parsed.entry(chunk.buffer, index)
-        tree = self._ledger.clear(entry, self._segment, self._tree, chunk.base + entry.offset)
+    def _pass_clear(self, entry: Entry, offset: int) -> None:
+        tree = self._ledger.clear(entry, self._segment, self._tree, offset)
         if tree is not None and self._tree is None:
             self._tree = tree
-            self._meet_claims(self._seq, entry.header.t_ms)
+            self._comparison.meet(self._seq, tree, entry.header.t_ms)
+        if entry.header.kind == Kind.SEGMENT_OPEN and self._contents is not None and not self._prepared:
+            opened = self._ledger.opened
+            bad = None if opened is None else self._contents.enter(opened, self._segment)
+            if bad is not None:
+                self._find(bad.code, bad.message, seq=entry.header.seq, offset=offset)
+
+    def _check_contents(self, entries: Iterable[Entry], base: int) -> None:
+        if self._contents is None:
+            return
+        for bad in self._contents.check(entries):
+            seq = None if bad.entry is None else bad.entry.header.seq
+            self._find(bad.code, bad.message, seq=seq, offset=None if bad.entry is None else base + bad.entry.offset)
 
     def _check_entry(self, chunk: Chunk, index: int) -> None:
         """Name what is wrong with one entry, and take up the thread again behind it."""
@@ -205,70 +280,18 @@ class Walk:
         start = self._seq
         end = start + len(leaves)
         done = 0
-        while (size := self._claims.next_size) is not None and size <= end:
+        self._comparison.pass_leaves(start, leaves)
+        while (size := self._comparison.next_size) is not None and size <= end:
             cut = max(size - start, done)
             if self._tree is not None:
                 self._tree.extend(leaves[done:cut])
             done = cut
-            self._meet_claims(size, times[cut - 1] if cut else 0)
+            self._comparison.meet(size, self._tree, times[cut - 1] if cut else 0)
         if self._tree is not None:
             self._tree.extend(leaves[done:])
         self._seq = end
         self._prev = leaves[-1]
         self._linked = True
-
-    def _meet_claims(self, size: int, t_ms: int) -> None:
-        """Compare every claim about this size with the tree; claims about sizes already passed cannot be compared."""
-        while (next_size := self._claims.next_size) is not None and next_size <= size:
-            claim = self._claims.pop()
-            if claim.size == 0:
-                continue
-            if self._tree is None or self._tree.size != claim.size:
-                self._not_compared(claim)
-                continue
-            root = self._tree.root()
-            if claim.root != root:
-                self._differ(claim, root)
-            elif claim.anchor is None:
-                self._report.checkpoints += 1
-            else:
-                state = self._claims.states[claim.anchor]
-                state.checked += 1
-                state.newest_size, state.covers_t_ms = claim.size, t_ms
-
-    def _not_compared(self, claim: Claim) -> None:
-        if not self._report.findings:
-            message = f"{claim.source}: the checkpoint at size {claim.size} cannot be compared with what is here"
-            self._find("not_compared", message, exit_code=Exit.INCOMPLETE)
-
-    def _differ(self, claim: Claim, root: bytes) -> None:
-        code = "checkpoint_root" if claim.anchor is None else "anchor_root"
-        message = f"{claim.source}: the signed checkpoint at size {claim.size} was made for other entries than these"
-        hint = "both exist: the checkpoint is signed evidence of another history"
-        finding = Finding(
-            code, Exit.TAMPERED, message, expected=claim.root.hex(), found=root.hex(), hint=hint, seq=claim.size - 1
-        )
-        if not self._claims_differ:
-            self._report.add(finding)
-        # Once one differs, all later ones must: say so once, with the earliest.
-        self._claims_differ = True
-
-    def _unmet_claims(self) -> None:
-        """Checkpoints of more entries than there are: the log was cut or an old copy was put in its place."""
-        ahead: dict[str, Claim] = {}
-        while self._claims.next_size is not None:
-            claim = self._claims.pop()
-            if claim.size:
-                ahead[claim.source] = claim
-        for claim in ahead.values():
-            if self._excused:
-                self._not_compared(claim)
-                continue
-            code = "rollback" if claim.anchor is not None else "rollback_own"
-            lost = claim.size - self._seq
-            message = f"{claim.source} shows {claim.size} entries, the log has {self._seq}: {lost} are gone"
-            hint = "the end was cut off, or an older copy was put in its place"
-            self._find(code, message, seq=self._seq, hint=hint)
 
     def _fault(self, fault: Fault | None, offset: int, size: int, *, last: bool) -> int | None:
         """Judge bytes that are no frame; return where to go on in the file, None if nothing follows."""
@@ -315,6 +338,8 @@ class Walk:
             # Its successor says what it was: with that, everything after it can still be held against the signed roots.
             self._grow((head[7],), (head[6],))
             self._ledger.forget_seal()
+            if self._contents is not None:
+                self._contents.lose()
             return
         self._lose_track()
         self._seq = head[5]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 from audit.disk import Directory
 from audit.epochs import EpochKeys
@@ -11,17 +11,10 @@ from audit.export import Exporter, Row, rows_of
 from audit.head import Head
 from audit.keyring import Entropy, Recipient, SealKey
 from audit.log import files_head
+from audit.receipts import Receipt
 from audit.record import Frame
 from audit.recover import recover
 from audit.seal import Sealer, SegmentLimits
-
-
-class Receipt(NamedTuple):
-    """Proof for whoever asked: the log, the place in it, and the entry's leaf hash."""
-
-    origin: str
-    seq: int
-    leaf: bytes
 
 
 class LogWriter:

@@ -542,7 +542,8 @@ def test_report_names_are_stable() -> None:
         "data_records", "first_t_ms", "last_t_ms", "coarse_time", "root", "seals", "sealed_size",
         "first_epoch", "last_epoch",
         "key_pinned", "checkpoints", "anchors", "unanchored_accepted", "tail_entries", "unsealed_entries",
-        "unsealed_since_ms", "tail_age_ms", "restarts", "notes", "findings", "findings_total",
+        "unsealed_since_ms", "tail_age_ms",
+        "pruned_size", "receipts_checked", "contents_checked", "restarts", "notes", "findings", "findings_total",
     }  # fmt: skip
 
 
