@@ -14,7 +14,8 @@ _NOT_FOR_FENCES = frozenset({
 })  # fmt: skip
 _ENDS = (
     "succeeded by answer", "succeeded by probe", "succeeded by handle", "succeeded by state",
-    "succeeded by attestation", "failed by answer", "failed by unsent", "failed by probe", "failed by handle", "failed by absence",
+    "succeeded by attestation", "failed by answer", "failed by unsent", "failed by probe", "failed by handle",
+    "failed by absence",
     "failed by fence", "failed by attestation", "failed by None", "cancelled by unsent", "unresolved by None",
 )  # fmt: skip
 _STATES = ("sending", "accepted", "in_doubt", "unresolved", "succeeded", "failed")

@@ -33,6 +33,8 @@ RUN_ON_SECONDS = 600.0
 WATCHED_SECONDS = 70.0
 """Until nobody looks at an unresolved operation any more."""
 HOUR_MS = 3_600_000
+PROCESSES_MAX = 40
+"""Far more starts than deaths can be planned."""
 SETTLED = frozenset({*FINAL, State.UNRESOLVED})
 FENCE_POINTS = ("fence.after_commit", "fence.after_answer")
 DISK_POINTS = ("disk.append", "disk.sync", "disk.rename", "disk.sync_folder")
@@ -105,6 +107,7 @@ class Simulation:
         self.down_seconds = 0.0
         self.trap: tuple[str, bool] | None = None
         """The next time that this point is reached, the process dies there; or its disk fails, where it can."""
+        self._main: asyncio.Task[None] | None = None
         self._countdown = self._next_death()
         if plan is None and not kinds:
             self._direct()
@@ -159,6 +162,12 @@ class Simulation:
                 raise Crash(name)
             self.at_point(process, f"disk.{operation}")
 
+    def kill_now(self) -> None:
+        """SIGKILL from outside, between any two lines."""
+        if not self.process.dead and not self.over:
+            self.tell(f"process {self.process.number} is killed")
+            self.process.kill()
+
     def rearm(self) -> None:
         """The plan was changed from outside."""
         self._countdown = self._next_death()
@@ -209,6 +218,10 @@ class Simulation:
     def boot(self) -> None:
         """A new process on what is there."""
         self.processes += 1
+        if self.processes > PROCESSES_MAX and self._main is not None:
+            self.break_("S16 the gateway never comes up again")
+            self._main.cancel()
+            return
         self.directory.hook = self._disk_step
         self.process = Process(self, self.processes)
         self.tell(f"process {self.processes} starts")
@@ -333,7 +346,11 @@ class Simulation:
         asyncio.set_event_loop(None)
         with quiet():
             try:
-                self.loop.run_until_complete(work)
+                self._main = self.loop.create_task(work)
+                self.loop.run_until_complete(self._main)
+            except asyncio.CancelledError:
+                if not self.history.broken:
+                    raise
             finally:
                 self.loop.close()
         return self.history
