@@ -1,10 +1,17 @@
-"""No silent skips where CI_NO_SKIPS=1 is set, no report that a worker cannot send, and a way to get an order again."""
+"""What a run must be the same under: a terminal, a background job, CI; and how to get its order again."""
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Take back an ignored SIGINT: a job started in the background hands it on to every program under test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _no_skips() -> bool:

@@ -1,5 +1,6 @@
 """The guards around every test: loopback only, and no skipped test where skips are forbidden."""
 
+import signal
 import socket
 from pathlib import Path
 
@@ -133,3 +134,21 @@ def test_a_failure_that_shows_a_lone_surrogate_does_not_end_the_run(pytester: py
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
+
+
+def test_a_run_in_the_background_passes_no_ignored_interrupt_on(pytester: pytest.Pytester) -> None:
+    body = """
+    import os, signal
+
+    def test_a_child_can_be_interrupted():
+        with os.popen("trap") as shell:
+            assert "SIGINT" not in shell.read()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        result = _run(pytester, "tests.strict_run", body)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    result.assert_outcomes(passed=1)

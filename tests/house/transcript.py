@@ -14,7 +14,7 @@ _PROMPT = "$ "
 _MORE = "> "
 # A program in the background says in a line of JSON that it is ready; a reader types slowly enough, a test must wait.
 _BACKGROUND = re.compile(r"> (\S+)(?: 2>&1)? &$")
-_UNTIL_READY = """for _ in $(seq 300); do grep -q '"pid"' {file} && break; sleep 0.1; done"""
+_UNTIL_READY = """for _ in $(seq 300); do grep -qs '"pid"' {file} && break; sleep 0.1; done"""
 
 
 @dataclass(frozen=True, slots=True)
