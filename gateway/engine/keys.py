@@ -121,7 +121,7 @@ class Keys:
         now_ms = self._clock.wall_ms()
         self._check(kind, name, owner)
         if expires_ms is not None and expires_ms <= now_ms:
-            raise _invalid("expires", "The key would be expired at once.", "Give a time in the future.")
+            raise _invalid("expires_at", "The key would be expired at once.", "Give a time in the future.")
         key_id = self._new_id()
         secret = base64.urlsafe_b64encode(self._chance.bytes(32)).rstrip(b"=").decode()
         hashed = hashlib.sha256(secret.encode()).digest()

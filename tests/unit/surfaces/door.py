@@ -136,6 +136,7 @@ class Home:
     caller_key: str = field(repr=False)
     person_key: str = field(repr=False)
     heard: list[bytes] = field(default_factory=list, repr=False)
+    service: str = ""
 
     @property
     def config(self) -> Path:
@@ -147,6 +148,7 @@ class Home:
 
     def configure(self, service: str, **more: Document) -> None:
         """Catalog and settings for a service at that address; `more` is merged into sections of the settings."""
+        self.service = service
         services: Document = {
             name: {"base_url": service, "allow_private": True} for name in ("deploys", "guarded", "locked")
         }

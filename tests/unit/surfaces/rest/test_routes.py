@@ -2,6 +2,7 @@
 
 from fixtures.service.server import DeployService
 from gateway.surfaces.rest.routes import ROUTES, Route
+from gateway.surfaces.wire import instant
 from tests.unit.surfaces.door import Answer, Door, Home, ShiftedClock, open_door
 
 TEN_MINUTES_MS = 600_000
@@ -31,8 +32,6 @@ async def bad_keys(door: Door, clock: ShiftedClock) -> dict[str, str]:
     revoked, key_id = await make_key(door, name="agent-gone")
     assert (await door.call("DELETE", f"/v1/keys/{key_id}", key=door.home.person_key)).status == 204
     ends = clock.wall_ms() + TEN_MINUTES_MS
-    from gateway.surfaces.wire import instant
-
     expired, _ = await make_key(door, name="agent-late", expires_at=instant(ends) or "")
     clock.shift_ms += TEN_MINUTES_MS
     return {
