@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import orjson
 import structlog
 
 from gateway.core.acl import require_deed, sees, unknown_action
@@ -376,11 +374,6 @@ def attest_digest(operation: Operation) -> str:
     evidence = [[item.source.value, item.finding.value, item.detail, item.attempt] for item in operation.evidence]
     shown = {"id": operation.id, "state": operation.state.value, "fence": operation.fence, "evidence": evidence}
     return digest(shown)
-
-
-def result_json(view: View) -> Any:  # noqa: ANN401 - any JSON value
-    """The shaped result as a value, None if there is none."""
-    return None if view.result is None else orjson.loads(view.result)
 
 
 def _seen(live: Live | None) -> View | None:
