@@ -1,6 +1,7 @@
 """May this principal run this action with these arguments? First fit decides, and no fit means no."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from gateway.core.matching import json_equal
@@ -121,18 +122,22 @@ def fits(pattern: str, text: str) -> bool:
     return True
 
 
+_fits_name: Final = lru_cache(maxsize=4096)(fits)
+"""For names of callers, actions and services, which are few. Arguments are not kept."""
+
+
 def _may_write(policy: Policy, principal: Principal) -> bool:
-    return all(limits.writes is True for limits in policy.callers if fits(limits.name, principal.name))
+    return all(limits.writes is True for limits in policy.callers if _fits_name(limits.name, principal.name))
 
 
 def _fits_action(rule: AccessRule, principal: Principal, action: Action) -> bool:
     if rule.effect not in _EFFECTS or rule.decision not in {"allow", "deny"}:
         raise ValueError("the rule cannot be evaluated")
     return (
-        fits(rule.caller, principal.name)
-        and fits(rule.action, action.name)
+        _fits_name(rule.caller, principal.name)
+        and _fits_name(rule.action, action.name)
         and rule.effect in {"*", action.effect.value}
-        and fits(rule.service, action.service.name)
+        and _fits_name(rule.service, action.service.name)
     )
 
 

@@ -105,6 +105,8 @@ def observed(draft: Draft, event: Observed) -> None:
     seen = event.observation
     judgement = judge(draft.action, draft.operation, event.attempt, seen, event.variables)
     draft.set_attempt(event.attempt, status=judgement.status, **observed_fields(attempt, seen, draft.now))
+    finding = Finding.IN_PROGRESS if judgement.in_progress else _FINDINGS[judgement.reading]
+    draft.gather(Source.ATTEMPT, finding, judgement.reason, attempt=event.attempt)
     draft.fact(
         "observation",
         attempt=event.attempt,
@@ -119,9 +121,9 @@ def observed(draft: Draft, event: Observed) -> None:
         error=seen.error_class,
         summary=seen.summary,
         reading=judgement.reading.value,
+        finding=finding.value,
+        detail=judgement.reason,
     )
-    finding = Finding.IN_PROGRESS if judgement.in_progress else _FINDINGS[judgement.reading]
-    draft.saw(Source.ATTEMPT, finding, judgement.reason, attempt=event.attempt)
     if draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN:
         draft.change(lease=None)
         _in_time(draft, event.attempt, judgement)

@@ -99,11 +99,11 @@ class Draft:
             raise IllegalMoveError(source, event, f"no arrow leads from {source.value} to {target.value} by {event}")
         if target is not source:
             changes.setdefault("probes", 0)
-        self.operation = replace(self.operation, state=target, **changes)
+        self.operation = self.operation.but(state=target, **changes)
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Change fields that are not the state."""
-        self.operation = replace(self.operation, **changes)
+        self.operation = self.operation.but(**changes)
 
     def fact(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Put something on record."""
@@ -136,8 +136,8 @@ class Draft:
 
     def set_attempts(self, which: Callable[[Attempt], bool], **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
         """Change every attempt that `which` holds for."""
-        changed = tuple(replace(item, **changes) if which(item) else item for item in self.operation.attempts)
-        self.operation = replace(self.operation, attempts=changed)
+        changed = tuple(item.but(**changes) if which(item) else item for item in self.operation.attempts)
+        self.operation = self.operation.but(attempts=changed)
 
     def settle_attempts(self, standing: Standing) -> None:
         """Evidence names what became of everything that was ambiguous."""
@@ -146,7 +146,14 @@ class Draft:
     def saw(
         self, source: Source, finding: Finding, detail: str, *, at_ms: int | None = None, attempt: int | None = None
     ) -> None:
-        """Append evidence; an equal look right after the last one is counted instead."""
+        """Append evidence and put it on record."""
+        self.gather(source, finding, detail, at_ms=at_ms, attempt=attempt)
+        self.fact("evidence", source=source.value, finding=finding.value, detail=detail, attempt=attempt)
+
+    def gather(
+        self, source: Source, finding: Finding, detail: str, *, at_ms: int | None = None, attempt: int | None = None
+    ) -> None:
+        """Append evidence that another fact puts on record; an equal look right after the last one is counted."""
         moment = self.now.wall_ms if at_ms is None else at_ms
         seen, new = self.operation.evidence, Evidence(source, finding, moment, detail, attempt)
         if seen and replace(seen[-1], at_ms=moment, count=1, last_at_ms=None) == new:
@@ -154,7 +161,6 @@ class Draft:
             self.change(evidence=(*seen[:-1], last))
         else:
             self.change(evidence=_trimmed((*seen, new)))
-        self.fact("evidence", source=source.value, finding=finding.value, detail=detail, attempt=attempt)
 
     def contradict(self) -> None:
         """Evidence contradicts the outcome, or itself. People are told once; the mark stays."""
@@ -196,5 +202,5 @@ class Draft:
 
     def finish(self) -> Step:
         """The finished step; the version rises by one whatever the event was."""
-        operation = replace(self.operation, version=self.operation.version + 1)
+        operation = self.operation.but(version=self.operation.version + 1)
         return Step(operation, tuple(self.facts), tuple(self.alerts))

@@ -7,6 +7,9 @@ from typing import Protocol
 from gateway.core.ids import format_id
 from gateway.engine.clock import Clock
 
+PIECE_BYTES = 16
+PIECES = 256
+
 
 class Chance(Protocol):
     """Unpredictable bytes and harmless jitter."""
@@ -23,9 +26,25 @@ class Chance(Protocol):
 class SystemChance:
     """The operating system's randomness."""
 
+    def __init__(self) -> None:
+        """Nothing is drawn yet."""
+        self._pieces: list[bytes] = []
+
     def bytes(self, count: int) -> bytes:
-        """Bytes from the kernel."""
-        return secrets.token_bytes(count)
+        """Bytes from the kernel. Short ones, which are ids and nonces and no secrets, are drawn many at a time.
+
+        Every call to the kernel gives up the interpreter's lock, and two busy threads wait for it longer than the
+        call takes. Each piece is given out once; taking one off a list is safe between threads.
+        """
+        if count > PIECE_BYTES:
+            return secrets.token_bytes(count)
+        try:
+            piece = self._pieces.pop()
+        except IndexError:
+            drawn = secrets.token_bytes(PIECE_BYTES * PIECES)
+            self._pieces.extend(drawn[at : at + PIECE_BYTES] for at in range(PIECE_BYTES, len(drawn), PIECE_BYTES))
+            piece = drawn[:PIECE_BYTES]
+        return piece[:count]
 
     def jitter(self) -> float:
         """Pseudo-random; only spreads load."""

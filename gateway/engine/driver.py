@@ -188,7 +188,7 @@ class Driver:
             return taken, {}
         shaped = self._shaper.shape(live.action, seen.body, seen.header("Content-Type"))
         valid = shaped.valid if taken.operation.state is State.SUCCEEDED else None
-        operation = replace(taken.operation, output_valid=valid)
+        operation = taken.operation.but(output_valid=valid)
         return replace(taken, operation=operation), {PayloadKind.RESULT: shaped.json}
 
     def _refusal(self, live: Live, number: int) -> str | None:

@@ -60,7 +60,7 @@ class Journal:
         if begin is not None:
             begun = step(live.action, operation, begin, self.now())
             # One transaction, one version: the image before it never existed for anybody else.
-            operation = replace(begun.operation, version=operation.version)
+            operation = begun.operation.but(version=operation.version)
             records += self._records(operation, begun.facts)
         admitted = await self.store.admit(replace(admission, operation=operation, records=tuple(records)))
         if admitted.receipt is not None:

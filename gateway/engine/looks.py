@@ -142,7 +142,7 @@ class Looks:
             shaped = self._shaper.shape(live.action, seen.body, seen.header("Content-Type"))
         if taken.operation.state is not State.SUCCEEDED:
             return taken, {PayloadKind.RESULT: shaped.json}
-        operation = replace(taken.operation, output_valid=shaped.valid)
+        operation = taken.operation.but(output_valid=shaped.valid)
         return replace(taken, operation=operation), {PayloadKind.RESULT: shaped.json}
 
 

@@ -4,7 +4,7 @@ Ruling reads and collects; it writes nothing. A new kind of write is one class h
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
 from gateway.core.identity import Ruling, Verdict, decide
@@ -105,7 +105,7 @@ class Admit(_Base):
         if verdict.ruling is not Ruling.CREATE:
             return _only(Admitted(verdict))
         if old is not None:
-            view.change(old, replace(old.operation, superseded=True, version=old.version + 1))
+            view.change(old, old.operation.but(superseded=True, version=old.version + 1))
             effects.image(old)
         known = view.create(raw_id(operation.id), operation)
         effects.image(known)

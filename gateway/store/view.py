@@ -4,7 +4,7 @@ Rivals inside the same batch are found like those on disk, because every ruling 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.identity import Rivals, Tombstone
@@ -63,7 +63,7 @@ class Known:
         if self._image is None:
             self._image = decode(self._row)  # type: ignore[arg-type]  # without an image there is a row
         if self.delivered and not self._image.delivered:
-            return replace(self._image, delivered=True)
+            return self._image.but(delivered=True)
         return self._image
 
     def become(self, image: Operation) -> None:

@@ -1,6 +1,7 @@
 """The one rendering of operations and problems, for every door."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -22,7 +23,14 @@ def instant(wall_ms: int | None) -> str | None:
     """Milliseconds since the epoch as RFC 3339 in UTC."""
     if wall_ms is None:
         return None
-    return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, millis = divmod(wall_ms, 1000)
+    return f"{_second(seconds)}.{millis:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    """The times of one document, and of those beside it, lie close together."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def operation_document(view: View, *, now_ms: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ action declares how: by a fence (see `core.fences`), or by a settle time counted
 byte of any attempt could leave. A time-out is not that moment: bytes keep leaving until the socket is closed hard.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from gateway.model.action import Reconcile, Settle
@@ -98,7 +98,7 @@ def stamp_closed(attempts: tuple[Attempt, ...], now: Now) -> tuple[Attempt, ...]
     A close that was seen in this same boot stands: the boot clock is the machine's, not the process's.
     """
     return tuple(
-        replace(item, closed_boot_ms=now.boot_ms, closed_boot_id=now.boot_id)
+        item.but(closed_boot_ms=now.boot_ms, closed_boot_id=now.boot_id)
         if item.standing in AMBIGUOUS_STANDINGS and (item.closed_boot_ms is None or item.closed_boot_id != now.boot_id)
         else item
         for item in attempts

@@ -210,9 +210,10 @@ def test_what_was_seen_is_on_record_without_any_of_the_body() -> None:
     shown = replace(answer(500, b'{"secret": "s3"}'), body_sha256="ab" * 32, peer="203.0.113.7:443")
     facts = Story(action(reconcile=LOOK_UP)).send(shown).steps[-1].facts
 
-    assert [fact.event for fact in facts] == ["observation", "evidence"]
+    assert [fact.event for fact in facts] == ["observation"]
     assert facts[0].fields["body_sha256"] == "ab" * 32
     assert facts[0].fields["reading"] == "doubt"
+    assert facts[0].fields["finding"] == "inconclusive"
     assert "s3" not in repr(facts)
 
 
