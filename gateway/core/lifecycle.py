@@ -29,6 +29,7 @@ from gateway.core.events import (
 )
 from gateway.core.reconcile.absence import stamp_closed
 from gateway.core.reconcile.fence import fence_under_way
+from gateway.core.repeat import is_behind
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
 from gateway.model.action import Action
@@ -50,6 +51,9 @@ _CLEAR_BASELINES = frozenset({Finding.ABSENT, Finding.EXECUTED_OK, Finding.EXECU
 def step(action: Action, operation: Operation, event: Event, now: Now) -> Step:
     """Apply one event. Raises IllegalMoveError, with the operation unchanged, if the event does not fit its state."""
     draft = Draft(action, operation, now)
+    if is_behind(operation, now):
+        # Once it has caught up, nothing shows any more that time is missing, and a restart takes boot time away.
+        draft.change(clock_stepped=True)
     _HANDLERS[type(event)](draft, event)
     return draft.finish()
 

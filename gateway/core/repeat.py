@@ -100,12 +100,18 @@ def same_key_refusal(action: Action, operation: Operation, now: Now) -> str | No
     return None
 
 
+def is_behind(operation: Operation, now: Now) -> bool:
+    """Whether the wall clock is behind what was stored of the operation: it was stepped back since."""
+    if operation.begun_ms is None:
+        return False
+    return now.wall_ms < max([operation.begun_ms, *(item.ended_ms or item.started_ms for item in operation.attempts)])
+
+
 def age_seconds(operation: Operation, now: Now) -> float | None:
     """Age of the first attempt: the larger of wall and boot time; None if the wall clock is behind what was stored."""
     if operation.begun_ms is None:
         return 0.0
-    latest = max([operation.begun_ms, *(item.ended_ms or item.started_ms for item in operation.attempts)])
-    if now.wall_ms < latest:
+    if operation.clock_stepped or is_behind(operation, now):
         return None
     age = now.wall_ms - operation.begun_ms
     if operation.begun_boot_id == now.boot_id and operation.begun_boot_ms is not None:

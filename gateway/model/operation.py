@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 from gateway.model.evidence import Evidence, Look
-from gateway.model.problem import ensure
 
 
 class State(StrEnum):
@@ -80,20 +79,8 @@ class Standing(StrEnum):
 AMBIGUOUS_STANDINGS = frozenset({Standing.OPEN, Standing.DOUBT})
 
 
-class _Image:
-    """What stays as it is while copies of it change, many times an operation."""
-
-    def but(self, **changes: Any) -> Self:  # noqa: ANN401 - each field has a type of its own
-        """A copy with other values. `dataclasses.replace` sets every field anew by its name: ten times as slow."""
-        ensure(changes.keys() <= self.__dict__.keys(), "a change names fields that exist")
-        copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
-        copy.__dict__.update(changes)
-        return copy
-
-
-@dataclass(frozen=True)
-class Attempt(_Image):
+@dataclass(frozen=True, slots=True)
+class Attempt:
     """One try, numbered from 1 across sends and fences. Boot times are CLOCK_BOOTTIME milliseconds of `boot_id`."""
 
     number: int
@@ -149,8 +136,8 @@ class Attestation:
     at_ms: int
 
 
-@dataclass(frozen=True)
-class Operation(_Image):
+@dataclass(frozen=True, slots=True)
+class Operation:
     """What the caller asked for, once. Changed only by `core.lifecycle.step`; every change raises `version` by one.
 
     Times are wall-clock milliseconds since the Unix epoch unless named otherwise.

@@ -37,6 +37,7 @@ CELLS: Final[frozenset[str]] = frozenset({
     "late effect: after the first look that found nothing",
     "late effect: after the recovery deadline",
     "late evidence: an unresolved operation is settled by a look",
+    "look: forgotten by the service",
     "settled by the first look",
     "settled by a later look",
     "log: torn tail set aside",

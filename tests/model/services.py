@@ -50,6 +50,8 @@ class _Record:
     done_at: float
     ends: str
     gone_at: float
+    forgets: bool = False
+    """Once the gateway knows of it, it is cleared away as soon as it is done."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,8 @@ class Services:
     """What a remembering service gives back under our value, and until when. None: it still works on it."""
     states: dict[str, list[tuple[float, Any]]] = field(default_factory=dict)
 
+    known: Callable[[str], bool] = field(default=lambda _op: False)
+    """Whether the gateway durably knows that the service has it."""
     blind_until: dict[str, float] = field(default_factory=dict)
 
     # --- writes
@@ -123,8 +127,10 @@ class Services:
         fate, now = copy.fate, self.loop.now
         took = self.random.random() * JOB_SECONDS_MAX
         done_at = now + took
-        gone_at = done_at + 1.0 if fate.forgets else now + FORGET_SECONDS
-        made = _Record(copy.op, copy.body.get("name"), copy.body.get("size"), now, done_at, fate.job, gone_at)
+        made = _Record(
+            copy.op, copy.body.get("name"), copy.body.get("size"), now, done_at, fate.job, now + FORGET_SECONDS
+        )
+        made.forgets = fate.forgets
         self.records[copy.op] = made
         if fate.job == "done":
             self.loop.call_later(took, self.effect, copy)
@@ -178,7 +184,12 @@ class Services:
         if kind.state:
             return self._state(place, at)
         record = self.records.get(place)
-        if record is None or not record.at <= at < record.gone_at:
+        if record is None or at < record.at:
+            return Answer(404)
+        if record.forgets and at > record.done_at + 1.0 and self.known(place):
+            self.history.reached("look: forgotten by the service")
+            return Answer(404)
+        if at >= record.gone_at:
             return Answer(404)
         state = record.ends if at >= record.done_at else "working"
         key: Any = place

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import orjson
 import structlog
 
 from audit.memory import MemoryDirectory
+from gateway.core.ids import parse_id
 from gateway.engine.ports import POINTS as ENGINE_POINTS
 from gateway.model.operation import FINAL, State
 from gateway.store import points as store_points
@@ -90,6 +92,7 @@ class Simulation:
         self.definitions = SimDefinitions()
         self.faults = Faults(self.random, self.plan.level)
         self.services = Services(self.loop, self.random, self.history)
+        self.services.known = self._is_known
         self.medium = Medium()
         self.directory = MemoryDirectory()
         self.anchor = MemoryDirectory()
@@ -150,6 +153,10 @@ class Simulation:
     def rows(self, sql: str, *values: Any) -> list[Any]:
         """Committed rows: nothing else is there between two turns of the store."""
         return self.medium.connect().execute(sql, values).fetchall()
+
+    def _is_known(self, op: str) -> bool:
+        rows = self.rows("SELECT life FROM operations WHERE id = ?", parse_id(op))
+        return bool(rows) and bool(orjson.loads(rows[0][0]).get("handle"))
 
     def _next_death(self) -> int:
         return int(self.random.expovariate(1 / self.plan.every)) + 1 if self.plan.deaths else -1

@@ -25,6 +25,7 @@ from gateway.core.events import (
 )
 from gateway.core.judge import Claim, claim
 from gateway.core.lifecycle import step
+from gateway.core.repeat import same_key_refusal
 from gateway.core.transitions import ARROWS, IllegalMoveError
 from gateway.model.action import Action, Resend
 from gateway.model.evidence import Finding, Source
@@ -447,3 +448,15 @@ def test_a_stepped_clock_delays_or_ends_the_search_and_claims_nothing(wall: int)
 
     assert story.state is (State.UNRESOLVED if wall > 0 else State.IN_DOUBT)
     assert claim(story.operation).outcome is Outcome.UNKNOWN
+
+
+def test_a_clock_seen_behind_after_a_reboot_closes_the_same_key_path_also_when_it_has_caught_up() -> None:
+    story = Story(action(reconcile=LOOK_UP, **SAME_KEY)).in_doubt()
+    begun = story.now
+    # An hour of real time is going to be missing: the machine comes up with its clock put back.
+    story.now = replace(begun, wall_ms=begun.wall_ms - 3_600_000, boot_ms=1000, boot_id="boot-2", owner="owner-2")
+    story.tell(Restarted())
+    story.now = replace(story.now, wall_ms=begun.wall_ms + 1000, boot_ms=3_602_000)
+
+    assert same_key_refusal(story.action, story.operation, begun) is not None
+    assert same_key_refusal(story.action, story.operation, story.now) is not None
