@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -91,8 +91,19 @@ class Publisher:
     what was signed before. One publisher per log.
     """
 
-    def __init__(self, directory: Directory, signer: NoteSigner, anchors: Sequence[Directory] = ()) -> None:
-        """Take the log's folder, its key (named like its origin), and folders that keep copies elsewhere."""
+    def __init__(
+        self,
+        directory: Directory,
+        signer: NoteSigner,
+        anchors: Sequence[Directory] = (),
+        sinks: Sequence[Callable[[str], None]] = (),
+    ) -> None:
+        """Take the log's folder, its key (named like its origin), and folders that keep copies elsewhere.
+
+        `sinks` get each new note once, such as a printer or standard output; one that raises OSError is named in the
+        result behind the anchors.
+        """
+        self._sinks = tuple(sinks)
         self._directory = directory
         self._signer = signer
         self._anchors = tuple(anchors)
@@ -130,7 +141,33 @@ class Publisher:
             self._behind = set(range(len(self._anchors)))
         if self._last is None or not (fresh or self._behind):
             return None
-        return self._serve_anchors(self._last)
+        published = self._serve_anchors(self._last)
+        return self._serve_sinks(published) if fresh else published
+
+    def add_signatures(self, lines: str) -> None:
+        """Store the newest checkpoint again, with cosignatures that witnesses gave for it.
+
+        Raises:
+            BadNote: the lines are no signature lines.
+            OSError: the log's own folder could not be written; the checkpoint without them is there.
+        """
+        if self._last is None or not lines:
+            return
+        note = self._last.note + lines
+        open_checkpoint(note.encode(), [self._signer.key])
+        _store(self._directory, note)
+        self._last = Published(self._last.checkpoint, note)
+        # Anchors get it with the next call: a copy without witnesses is worth less to whoever asks for them.
+        self._behind = set(range(len(self._anchors)))
+
+    def _serve_sinks(self, published: Published) -> Published:
+        failed = list(published.failed)
+        for index, sink in enumerate(self._sinks, len(self._anchors)):
+            try:
+                sink(published.note)
+            except OSError as error:
+                failed.append((index, error.strerror or str(error)))
+        return Published(published.checkpoint, published.note, tuple(failed))
 
     def _serve_anchors(self, published: Published) -> Published:
         failed = []

@@ -56,6 +56,10 @@ class Claim:
     anchor: int | None
 
 
+Witnessed = Callable[[str], bool]
+"""Whether enough witnesses cosigned a checkpoint, given as its whole note."""
+
+
 class Incomplete(BadNote):
     """A file of notes that ends inside a note."""
 
@@ -68,14 +72,25 @@ class Claims:
         directory: Directory,
         anchors: Sequence[AnchorSource],
         keys: Sequence[NoteKey],
+        *,
         report: Report,
         settle: Settle,
+        witnessed: Witnessed | None = None,
     ) -> None:
+        """Take the sources; with `witnessed` a checkpoint anchors only if that says yes to its note.
+
+        Then the log's own checkpoints anchor as well: what witnesses signed did not come from the log.
+        """
+        self._witnessed = witnessed
         self._settle = settle
         self._keys = tuple(keys)
         self._report = report
         labels = list(dict.fromkeys(source.label for source in anchors))
         self.states = [AnchorState(label) for label in labels]
+        self._own_anchor: int | None = None
+        if witnessed is not None:
+            self._own_anchor = len(labels)
+            self.states.append(AnchorState("witnesses of the policy"))
         own = [AnchorSource(name, directory, name) for name in (HISTORY, CHECKPOINT)] if keys else []
         numbered: list[tuple[int | None, AnchorSource]] = [(labels.index(source.label), source) for source in anchors]
         numbered += [(None, source) for source in own]
@@ -121,11 +136,19 @@ class Claims:
                     self._bad(source, anchor, error)
                     return
                 smallest = checkpoint.size
-                yield Claim(checkpoint.size, checkpoint.root, source.place, anchor)
+                yield Claim(checkpoint.size, checkpoint.root, source.place, self._anchors(note, anchor))
         except OSError as error:
             self._unreadable(source, error)
         except BadNote as error:
             self._bad(source, anchor, error)
+
+    def _anchors(self, note: bytes, anchor: int | None) -> int | None:
+        """The anchor that a checkpoint counts for; without the witnesses asked for it is only compared."""
+        if self._witnessed is None:
+            return anchor
+        if not self._witnessed(note.decode()):
+            return None
+        return self._own_anchor if anchor is None else anchor
 
     def _bad(self, source: AnchorSource, anchor: int | None, error: BadNote) -> None:
         if anchor is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -17,8 +18,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from audit.cosign import Cosigner
 from audit.disk import DiskDirectory, LogError
-from audit.keyfiles import read_log_key, read_recipient_key, write_key
+from audit.keyfiles import read_key_line, read_log_key, read_recipient_key, write_key
 from audit.keyring import KeyProblem, RecipientKey, Role, SealKey
 from audit.log import SEGMENTS
 from audit.note import NoteSigner
@@ -27,6 +29,8 @@ from audit.report import Exit, Finding, Report, moment, printable
 from audit.show import BadDocument, Shown, show
 from audit.trust import BadPolicy, TrustPolicy
 from audit.verify import Extra, VerifyOptions, verify
+from audit.witness import Witness
+from audit.witness_server import serve
 
 app = typer.Typer(
     name="audit",
@@ -35,6 +39,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+witness_app = typer.Typer(help="Anchor other logs by cosigning their checkpoints.", no_args_is_help=True)
+app.add_typer(witness_app, name="witness")
 
 _COLOURS = {Exit.OK: "green", Exit.TAMPERED: "red", Exit.INCOMPLETE: "yellow", Exit.NOT_PROVEN: "yellow"}
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -45,6 +52,7 @@ class KeyKind(StrEnum):
     RECOVERY = "recovery"
     LOG = "log"
     SEAL = "seal"
+    WITNESS = "witness"
 
 
 def _usage(message: str) -> NoReturn:
@@ -204,7 +212,7 @@ def _line(shown: Shown) -> str:
 def keygen_command(
     kind: Annotated[KeyKind, typer.Argument(help="What the key is for.")],
     out: Annotated[Path, typer.Option(help="New file for the private key, mode 0600; never overwritten.")],
-    name: Annotated[str | None, typer.Option(help="Name of an auditor or recovery key; default: the kind.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of a reader's or witness's key; default: the kind.")] = None,
     origin: Annotated[str | None, typer.Option(help="The log's origin, for a log key.")] = None,
     log_key: Annotated[Path | None, typer.Option(help="The log key that certifies a seal key.")] = None,
 ) -> None:
@@ -228,11 +236,40 @@ def _make_key(kind: KeyKind, name: str, origin: str | None, log_key: Path | None
             _usage("a log key needs --origin, for example gw.example/audit/prod-1")
         signer = NoteSigner.generate(origin, secrets.token_bytes)
         return signer.to_line(), f"log {signer.key}"
+    if kind is KeyKind.WITNESS:
+        cosigner = Cosigner.generate(name, secrets.token_bytes)
+        return cosigner.to_line(), f"witness {name} {cosigner.key}"
     if log_key is None:
         _usage("a seal key needs --log-key, the key that certifies it")
     certifier = read_log_key(log_key)
     seal_key = SealKey.issue(certifier.signer, certifier.name, secrets.token_bytes)
     return seal_key.to_line(), f"seal key of epoch {seal_key.epoch} for {seal_key.origin}: {seal_key.public.hex()}"
+
+
+@witness_app.command("serve")
+def witness_serve_command(
+    state: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that keeps what was cosigned last.")],
+    *,
+    key: Annotated[Path, typer.Option(help="The witness's private key file.")],
+    trust: Annotated[Path, typer.Option(help="Policy file; its log lines say whose checkpoints are taken.")],
+    listen: Annotated[str, typer.Option(help="Address and port; port 0 takes any free one.")] = "127.0.0.1:8467",
+) -> None:
+    """Cosign other logs' checkpoints over HTTP (c2sp.org/tlog-witness), each only if it extends the one before."""
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdecimal():
+        _usage(f"{listen!r} is not ADDRESS:PORT")
+    policy = _policy(trust)
+    logs = () if policy is None else policy.logs
+    try:
+        witness = Witness(DiskDirectory(state), Cosigner.parse(read_key_line(key)), logs)
+    except (OSError, KeyProblem, LogError) as error:
+        _usage(str(error))
+    try:
+        asyncio.run(serve(witness, (host, int(port)), lambda: int(time.time()), typer.echo))
+    except OSError as error:
+        _usage(f"cannot listen on {listen}: {error.strerror or error}")
+    finally:
+        witness.close()
 
 
 def main() -> None:

@@ -26,6 +26,10 @@ class UnknownSigner(BadNote):
     """A well-formed note without a signature by any key that is trusted."""
 
 
+class BadSignature(BadNote):
+    """A well-formed note with a signature by a known key that does not fit."""
+
+
 def _key_id(name: str, public: bytes) -> bytes:
     return sha256(name.encode() + b"\n" + ED25519 + public).digest()[:4]
 
@@ -129,19 +133,20 @@ def open_note(note: bytes, keys: Iterable[NoteKey]) -> str:
     if len(signatures) > SIGNATURES_MAX:
         raise BadNote("too many signatures")
     for line in signatures:
-        name, raw = _split_signature(line)
+        name, raw = split_signature(line)
         key = known.get((name, raw[:4]))
         if key is None:
             continue
         if not signature_fits(key.public, raw[4:], text.encode()):
-            raise BadNote(f"the signature by {name} does not fit the text")
+            raise BadSignature(f"the signature by {name} does not fit the text")
         signed_by.add((name, raw[:4]))
     if not signed_by:
         raise UnknownSigner("no signature by a trusted key")
     return text
 
 
-def _split_signature(line: str) -> tuple[str, bytes]:
+def split_signature(line: str) -> tuple[str, bytes]:
+    """Name, and key id with signature, of a note's signature line without its newline; raise BadNote."""
     name, space, encoded = line.removeprefix(_DASH).partition(" ")
     if not line.startswith(_DASH) or not space:
         raise BadNote("a signature line that is not one")

@@ -91,6 +91,7 @@ class Report:
     receipts_checked: int = 0
     contents_checked: int | None = None
     anchors: list[AnchorState] = field(default_factory=list)
+    witnesses_asked: bool = False
     unanchored_accepted: bool = False
     tail_entries: int = 0
     unsealed_entries: int = 0

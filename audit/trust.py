@@ -1,12 +1,18 @@
-"""Trust policies: which log keys an auditor has pinned, in the format of c2sp.org/tlog-policy."""
+"""Trust policies: pinned log keys, witnesses, and how many of them must agree, as c2sp.org/tlog-policy writes it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
+from audit.cosign import CosignerKey, cosigned_at, signature_lines
 from audit.keyring import KeyProblem
 from audit.note import NoteKey
+
+AHEAD_MAX_S = 300
+"""A cosignature made later than this after now is not believed: clocks differ, but not by more."""
+NONE = "none"
 
 
 class BadPolicy(ValueError):
@@ -14,38 +20,158 @@ class BadPolicy(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Witnesses, by a checkpoint, if at least `least` of its members do; members are witnesses or earlier groups."""
+
+    least: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A witness by its key; `url` is where checkpoints are submitted, if known."""
+
+    key: CosignerKey
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrustPolicy:
     """The pinned keys; a log may have several, old ones included. It must come from elsewhere than the log."""
 
     logs: tuple[NoteKey, ...]
+    witnesses: dict[str, Witness] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+    quorum: str = NONE
 
     def keys_of(self, origin: str) -> tuple[NoteKey, ...]:
         return tuple(key for key in self.logs if key.name == origin)
 
+    @property
+    def asks_witnesses(self) -> bool:
+        return self.quorum != NONE
+
+    def cosigners(self, note: str, now_s: int) -> set[str]:
+        """Names of the witnesses whose cosignatures on a checkpoint are right and not from the future.
+
+        Raises:
+            BadNote: the note has no signature lines, or one that is not one.
+        """
+        text = note.rpartition("\n\n")[0] + "\n"
+        found = set()
+        for line in signature_lines(note):
+            for name, witness in self.witnesses.items():
+                time_s = cosigned_at(line, text, witness.key)
+                if time_s is not None and time_s <= now_s + AHEAD_MAX_S:
+                    found.add(name)
+        return found
+
+    def met_by(self, cosigners: Collection[str]) -> bool:
+        """Whether these witnesses are enough; each counts once."""
+        return not self.asks_witnesses or self._agrees(self.quorum, cosigners)
+
+    def _agrees(self, name: str, cosigners: Collection[str]) -> bool:
+        group = self.groups.get(name)
+        if group is None:
+            return name in cosigners
+        return sum(self._agrees(member, cosigners) for member in group.members) >= group.least
+
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a policy; raise BadPolicy, also for lines of parts that this version does not check."""
-        logs: list[NoteKey] = []
-        quorum = False
-        for number, line in enumerate(text.splitlines(), 1):
-            words = line.split()
+        """Read a policy; raise BadPolicy."""
+        reader = _Reader()
+        for number, line in enumerate(text.split("\n"), 1):
+            words = line.replace("\t", " ").strip(" ").split()
             if not words or words[0].startswith("#"):
                 continue
-            if words[0] == "log" and len(words) in {2, 3}:
-                try:
-                    logs.append(NoteKey.parse(words[1]))
-                except KeyProblem as error:
-                    raise BadPolicy(f"line {number}: {error}") from error
-            elif words == ["quorum", "none"] and not quorum:
-                quorum = True
-            elif words[0] in {"witness", "group", "quorum"}:
-                raise BadPolicy(f"line {number}: {words[0]!r}: this version checks no witnesses; only 'quorum none'")
-            else:
-                raise BadPolicy(f"line {number}: expected 'log VKEY' or 'quorum none'")
-        if not logs:
+            try:
+                reader.read(words)
+            except (KeyProblem, BadPolicy) as error:
+                raise BadPolicy(f"line {number}: {error}") from error
+        if not reader.logs:
             raise BadPolicy("the policy pins no log: add a line 'log VKEY'")
-        return cls(tuple(logs))
+        if reader.witnesses and reader.quorum is None:
+            raise BadPolicy("the policy names witnesses but no quorum: add a line 'quorum NAME' or 'quorum none'")
+        return cls(tuple(reader.logs), reader.witnesses, reader.groups, reader.quorum or NONE)
 
     def to_text(self) -> str:
         """The policy as a file."""
-        return "".join(f"log {key}\n" for key in self.logs) + "quorum none\n"
+        lines = [f"log {key}" for key in self.logs]
+        for name, witness in self.witnesses.items():
+            lines.append(f"witness {name} {witness.key}" + (f" {witness.url}" if witness.url else ""))
+        lines += [f"group {name} {group.least} {' '.join(group.members)}" for name, group in self.groups.items()]
+        return "".join(f"{line}\n" for line in (*lines, f"quorum {self.quorum}"))
+
+
+class _Reader:
+    """A policy in the making; each line may use only what lines before it defined."""
+
+    def __init__(self) -> None:
+        self.logs: list[NoteKey] = []
+        self.witnesses: dict[str, Witness] = {}
+        self.groups: dict[str, Group] = {}
+        self.quorum: str | None = None
+        self._lines: dict[str, Callable[[Sequence[str]], None]] = {
+            "log": self._log,
+            "witness": self._witness,
+            "group": self._group,
+            "quorum": self._quorum,
+        }
+
+    def read(self, words: Sequence[str]) -> None:
+        line = self._lines.get(words[0])
+        if line is None:
+            raise BadPolicy("expected 'log', 'witness', 'group' or 'quorum'")
+        line(words[1:])
+
+    def _log(self, words: Sequence[str]) -> None:
+        if len(words) not in {1, 2}:
+            raise BadPolicy("expected 'log VKEY [URL]'")
+        key = NoteKey.parse(words[0])
+        if any(known.public == key.public for known in self.logs):
+            raise BadPolicy("this log key stands here already")
+        self.logs.append(key)
+
+    def _witness(self, words: Sequence[str]) -> None:
+        if len(words) not in {2, 3}:
+            raise BadPolicy("expected 'witness NAME VKEY [URL]'")
+        key = CosignerKey.parse(words[1])
+        self._free(words[0])
+        if any(known.key.public == key.public for known in self.witnesses.values()):
+            raise BadPolicy("this witness key stands here already: one witness may count only once")
+        self.witnesses[words[0]] = Witness(key, words[2] if len(words) == 3 else None)
+
+    def _group(self, words: Sequence[str]) -> None:
+        if len(words) < 3:
+            raise BadPolicy("expected 'group NAME all|any|NUMBER MEMBER…'")
+        name, least, members = words[0], words[1], tuple(words[2:])
+        self._free(name)
+        for member in members:
+            self._known(member)
+        if len(set(members)) != len(members) or self._listed() & set(members):
+            raise BadPolicy("a member may be listed only once, in one group")
+        words_for = {"all": len(members), "any": 1}
+        if least not in words_for and not (least.isascii() and least.isdecimal()):
+            raise BadPolicy("a group's threshold is 'all', 'any' or a number")
+        count = words_for.get(least) or int(least)
+        if not 1 <= count <= len(members):
+            raise BadPolicy(f"{count} of {len(members)} members can never or always agree")
+        self.groups[name] = Group(count, members)
+
+    def _quorum(self, words: Sequence[str]) -> None:
+        if len(words) != 1 or self.quorum is not None:
+            raise BadPolicy("expected one line 'quorum NAME' or 'quorum none'")
+        if words[0] != NONE:
+            self._known(words[0])
+        self.quorum = words[0]
+
+    def _listed(self) -> set[str]:
+        return {member for group in self.groups.values() for member in group.members}
+
+    def _free(self, name: str) -> None:
+        if name == NONE or name in self.witnesses or name in self.groups:
+            raise BadPolicy(f"the name {name!r} is taken")
+
+    def _known(self, name: str) -> None:
+        if name not in self.witnesses and name not in self.groups:
+            raise BadPolicy(f"no witness or group before this line is called {name!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit.ahead import reading_ahead
-from audit.claims import AnchorSource, Claims, Settle, anchor_sources
+from audit.claims import AnchorSource, Claims, Settle, Witnessed, anchor_sources
 from audit.compare import Comparison
 from audit.contents import Contents
 from audit.disk import Directory
@@ -84,8 +84,9 @@ def verify(
     report.origin = _origin(directory, firsts)
     keys = _keys(policy, report.origin)
     sources = [source for anchor in anchors for source in _sources(anchor, report.origin or _only_origin(policy))]
-    claims = Claims(directory, sources, keys, report.add, settle)
+    claims = Claims(directory, sources, keys, report=report.add, settle=settle, witnessed=_witnessed(policy, now_ms))
     report.anchors = claims.states
+    report.witnesses_asked = policy is not None and policy.asks_witnesses
     sizes = _sizes(directory, firsts, report)
     report.segments = len(firsts)
     report.bytes = sum(max(0, size) for size in sizes.values())
@@ -113,6 +114,12 @@ def _origin(directory: Directory, firsts: Sequence[int]) -> str:
         except (LogContradiction, OSError):
             continue
     return ""
+
+
+def _witnessed(policy: TrustPolicy | None, now_ms: int) -> Witnessed | None:
+    if policy is None or not policy.asks_witnesses:
+        return None
+    return lambda note: policy.met_by(policy.cosigners(note, now_ms // 1000))
 
 
 def _only_origin(policy: TrustPolicy | None) -> str:
@@ -183,6 +190,8 @@ def _judge_proof(report: Report, options: VerifyOptions, now_ms: int) -> None:
     newest = max(report.anchors, key=lambda anchor: anchor.newest_size, default=None)
     if newest is None or not newest.newest_size:
         text = "no anchor: nothing outside the log shows how far it went"
+        if report.witnesses_asked:
+            text = "no anchor: no checkpoint has the cosignatures that the trust policy asks for"
     else:
         # A time rounded down to its day stands for any moment of that day.
         age_ms = now_ms - newest.covers_t_ms - (DAY_MS if report.coarse_time else 0)

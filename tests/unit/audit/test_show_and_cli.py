@@ -146,6 +146,7 @@ def test_policy_is_read_and_what_is_not_checked_is_refused() -> None:
         ("quorum none", "pins no log"),
         (f"log {journal.signer.key}x", "line 1"),
         ("log", "line 1"),
+        (f"log {journal.signer.key}\nlog {journal.signer.key}", "line 2"),
         (f"log {journal.signer.key}\nwitness w {journal.signer.key}", "line 2"),
         (f"log {journal.signer.key}\nquorum w", "line 2"),
         (f"log {journal.signer.key}\nquorum none\nquorum none", "line 3"),
