@@ -12,7 +12,7 @@ from gateway.engine.submit import Request
 from gateway.model.access import Policy
 from gateway.model.action import Action
 from gateway.model.principal import Principal
-from gateway.model.problem import Code, Problem
+from gateway.model.problem import Code, FieldError, Problem
 from gateway.store.port import Store
 
 
@@ -112,10 +112,12 @@ class Doorkeeper:
             seen.add(parent)
             operation = await self._store.get(parent)
             if operation is None or not sees(principal, operation.caller):
+                guidance = "Name the operation that caused this call, or leave `parent` out."
                 raise Problem(
-                    Code.INVALID_INPUT,
+                    Code.NOT_FOUND,
                     "The parent is not an operation that this key can see.",
-                    "Name the operation that caused this call, or leave `parent` out.",
+                    guidance,
+                    errors=(FieldError("/parent", "There is no such operation.", guidance),),
                 )
             parent = operation.parent
 

@@ -1,6 +1,6 @@
 """Keys and credentials over REST, for people; secrets go in and never come out again."""
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -11,14 +11,22 @@ from gateway.surfaces.documents import Document
 from gateway.surfaces.rest.call import Call, Reply
 from gateway.surfaces.wire import credential_document, key_document, parse_instant
 
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$")]
+INSTANT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+
 
 class NewKeyRequest(Document):
     """The body of `POST /v1/keys`; a person is their own owner."""
 
     kind: Literal["caller", "person"]
-    name: str = Field(min_length=1, max_length=100)
-    owner: str | None = Field(default=None, min_length=1, max_length=100)
-    expires_at: str | None = Field(default=None, max_length=40, description="RFC 3339; null: never.")
+    name: Name
+    owner: Name | None = Field(default=None, description="Who answers for it; null: who makes it.")
+    expires_at: str | None = Field(
+        default=None,
+        pattern=INSTANT,
+        json_schema_extra={"format": "date-time"},
+        description="RFC 3339, in the future; null: never.",
+    )
 
 
 class KeyDocument(Document):
@@ -52,10 +60,12 @@ class CredentialRequest(Document):
     """The body of `PUT /v1/credentials/{name}`. The value is sent to `origin` only and never shown again."""
 
     kind: Literal["bearer", "header", "basic", "query"]
-    value: str = Field(min_length=1, max_length=16_384)
-    origin: str = Field(min_length=1, max_length=300, description="scheme://host[:port]")
+    value: str = Field(min_length=4, max_length=8192, description="For `basic` as user:password.")
+    origin: str = Field(pattern=r"^https?://[^\s/?#@]{1,290}/?$", description="scheme://host[:port]")
     header_name: str | None = Field(
-        default=None, max_length=100, description="Header or query parameter, if it has one."
+        default=None,
+        pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
+        description="Name of the header or the query parameter, for these two kinds.",
     )
 
 

@@ -18,7 +18,7 @@ from gateway.surfaces.wire import operation_document, parse_instant
 
 NAME: Final = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 SECONDS: Final = re.compile(r"\d{1,6}", re.ASCII)
-CURSOR: Final = re.compile(r"[A-Za-z0-9_=-]{1,200}", re.ASCII)
+CURSOR: Final = re.compile(r"op_[0-7][0-9a-hjkmnp-tv-z]{25}", re.ASCII)
 LIMIT: Final = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 STATES: Final = re.compile("|".join(state.value for state in State))

@@ -16,6 +16,9 @@ ID_SCHEMA: Mapping[str, Any] = {"type": "string", "pattern": "^op_[0-7][0-9a-hjk
 NAME_SCHEMA: Mapping[str, Any] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
 
 
+CREDENTIAL_SCHEMA: Mapping[str, Any] = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One call. `open`: needs no key. `answers` maps status to model, None for an empty or non-JSON answer."""
@@ -65,8 +68,9 @@ ROUTES: tuple[Route, ...] = (
         (400, 403, 404, 408, 409, 413, 415, 422, 429, 503), body=documents.Submission,
         headers={
             "Idempotency-Key": NAME_SCHEMA,
-            "Prefer": {"type": "string", "maxLength": 100, "examples": ["wait=10"]},
-            "traceparent": {"type": "string", "maxLength": 100},
+            # Both are wishes: what cannot be read is passed over, as RFC 7240 and W3C Trace Context ask.
+            "Prefer": {"type": "string", "examples": ["wait=10"]},
+            "traceparent": {"type": "string"},
         },
         operation_id="submitOperation",
     ),
@@ -78,7 +82,7 @@ ROUTES: tuple[Route, ...] = (
             "state": {"type": "string", "enum": _STATES},
             "outcome": {"type": "string", "enum": ["success", "error", "unknown"]},
             "since": {"type": "string", "format": "date-time"},
-            "cursor": {"type": "string", "pattern": "^[A-Za-z0-9_=-]{1,200}$"},
+            "cursor": ID_SCHEMA,
             "limit": {"type": "string", "pattern": "^[1-9][0-9]{0,3}$"},
         },
         operation_id="listOperations",
@@ -136,12 +140,13 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "PUT", "/v1/credentials/{name}", administration.put_credential, "Set a credential for one origin.",
-        {200: administration.CredentialDocument}, (400, 403, 408, 413, 415, 422, 503), parameters={"name": NAME_SCHEMA},
-        body=administration.CredentialRequest, person=True, operation_id="setCredential",
+        {200: administration.CredentialDocument}, (400, 403, 408, 413, 415, 422, 503),
+        parameters={"name": CREDENTIAL_SCHEMA}, body=administration.CredentialRequest, person=True,
+        operation_id="setCredential",
     ),
     Route(
         "DELETE", "/v1/credentials/{name}", administration.remove_credential, "Forget a credential.",
-        {204: None}, (403, 404, 422, 503), parameters={"name": NAME_SCHEMA}, person=True,
+        {204: None}, (403, 404, 422, 503), parameters={"name": CREDENTIAL_SCHEMA}, person=True,
         operation_id="removeCredential",
     ),
     Route(

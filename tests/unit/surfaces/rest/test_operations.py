@@ -189,8 +189,8 @@ async def test_callers_cannot_supersede_and_parents_must_be_their_own(door: Door
     foreign = document(await door.submit("look", key=door.foreign_key))
 
     refused(await door.submit("deploy", supersedes=mine.operation_id), 403, "forbidden")
-    refused(await door.submit("deploy", parent=foreign.operation_id), 422, "invalid_input")
-    refused(await door.submit("deploy", parent=MISSING), 422, "invalid_input")
+    refused(await door.submit("deploy", parent=foreign.operation_id), 404, "not_found")
+    refused(await door.submit("deploy", parent=MISSING), 404, "not_found")
     chain = mine.operation_id
     for _ in range(4):
         chain = document(await door.submit("look", parent=chain)).operation_id
