@@ -16,6 +16,7 @@ from audit.bodies import (
     Seal,
     SegmentClose,
     SegmentOpen,
+    Succession,
     certificate_message,
     read_body,
     seal_message,
@@ -137,6 +138,8 @@ class Ledger:
             self._close(entry, body, offset)
         elif isinstance(body, Recovery):
             self._recovery(entry, body, offset)
+        elif isinstance(body, Succession):
+            self._succession(entry, body, offset)
         elif isinstance(body, Erasure):
             self._erasure(entry, body, offset)
         return None
@@ -231,6 +234,15 @@ class Ledger:
         if not self._report.restarts:
             self._report.restarts.append(Restart(entry.header.seq, clean=False, unsealed_ms=0))
         self._report.restarts[-1].torn_bytes += body.torn_bytes
+
+    def _succession(self, entry: Entry, body: Succession, offset: int) -> None:
+        if self._segment != 0 or (self._opened is not None and body.origin == self._opened.origin):
+            self._find(entry, "misplaced", "only a new log may continue another, and at its beginning", offset)
+            return
+        text = (
+            f"this log continues {body.origin}, whose last known head was {body.size} entries, {body.root.hex()[:16]}…"
+        )
+        self._report.notes.append(text)
 
     def _erasure(self, entry: Entry, body: Erasure, offset: int) -> None:
         if not body.first_seq <= body.end_seq <= entry.header.seq:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 
-from audit.bodies import Recovery, read_body
+from audit.bodies import Recovery, Succession, read_body
 from audit.disk import Directory, folder_of, write_whole
 from audit.export import Row
 from audit.fields import Malformed
@@ -109,6 +109,20 @@ def _boot_of(directory: Directory, segment: int) -> str:
         return read_open(directory, segment).boot_id
     except (LogContradiction, FileNotFoundError):
         return ""
+
+
+def statement_of_loss(lost: Head) -> Succession:
+    """What a new log says of the one it continues: its last known head. Give it to `Sealer.start` as `recovery`.
+
+    The new log needs an origin that was never used. Its first segment is sealed at once with a key that the new log key
+    certified, so the statement is signed from the first moment; the old files stay as they are, as evidence.
+
+    Raises:
+        ValueError: the lost log had no entry, so nothing was lost.
+    """
+    if not lost.size:
+        raise ValueError(f"{lost.origin} had no entry: there is nothing to continue")
+    return Succession(lost.origin, lost.size, lost.root(), lost.leaf)
 
 
 class JoinState(Enum):

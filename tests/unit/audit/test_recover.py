@@ -7,10 +7,12 @@ import pytest
 
 from audit.disk import LogLocked
 from audit.export import Exporter, ExportFailed
+from audit.head import Head
 from audit.log import LogContradiction, files_head, segment_name, segments
 from audit.memory import MemoryDirectory
-from audit.recover import QUARANTINE, Join, JoinState, check_join, recover
+from audit.recover import QUARANTINE, Join, JoinState, check_join, recover, statement_of_loss
 from audit.report import Exit
+from audit.seal import Sealer
 from audit.writer import LogWriter
 from tests.unit.audit.logs import ORIGIN, Journal, entries_of, refile
 
@@ -271,3 +273,37 @@ def test_direct_writer_keeps_what_the_disk_refused_for_the_next_call() -> None:
     writer.close(journal.tick())
     report = journal.verify()
     assert (report.exit, report.data_records) == (Exit.OK, 5)
+
+
+def test_a_new_log_states_whose_end_was_lost() -> None:
+    old = Journal()
+    old.records(5)
+    statement = statement_of_loss(old.sealer.head)
+    new = Journal("gw.example/audit/test-1/2")
+    new.frames = []
+    new.sealer = Sealer(
+        origin=new.origin,
+        recipients=[new.auditor.recipient],
+        seal_key=new.seal_key,
+        head=None,
+        entropy=new.draw,
+        writer_id="w",
+        boot_id="b",
+    )
+    new.frames += new.sealer.start(new.tick(), recovery=[statement])
+    new.export()
+    new.publish()
+    report = new.verify()
+    assert report.exit is Exit.OK, report.to_lines()
+    assert any(ORIGIN in note and f"{old.sealer.head.size} entries" in note for note in report.notes)
+    with pytest.raises(ValueError, match="nothing to continue"):
+        statement_of_loss(Head.empty(ORIGIN))
+
+
+def test_only_the_beginning_of_another_log_may_continue_one() -> None:
+    journal = Journal()
+    journal.records(5)
+    statement = statement_of_loss(journal.sealer.head)
+    journal.frames += journal.sealer.start(journal.tick(), recovery=[statement])
+    journal.export()
+    assert journal.verify(anchored=False).exit is Exit.TAMPERED

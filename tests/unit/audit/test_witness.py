@@ -311,6 +311,10 @@ async def test_two_witnesses_cosign_a_growing_log_over_http() -> None:
                 publisher.add_signatures(gathered.lines)
             # Another process knows nothing of what the witnesses have seen, and is told.
             fresh = Submitter(journal.directory, {"w1": trusted("w1", urls[0])})
+            journal.records(1)
+            journal.export()
+            found = publisher.publish()
+            assert found is not None
             again = await fresh.gather(session, found, NOW_S)
             assert (again.refusals, again.lines.count("\n")) == ((), 1)
     finally:
