@@ -1,4 +1,4 @@
-"""The disk fills up: what is new is refused before anything leaves, what is under way keeps its outcome, and it heals."""
+"""The disk fills up: what is new is refused before anything leaves, what is under way keeps its outcome; it heals."""
 
 import asyncio
 import errno
@@ -15,9 +15,9 @@ import pytest
 from fixtures.proxy.server import FaultProxy
 from fixtures.service.server import DeployService
 from gateway.running import EXIT_STORE_UNKNOWN
+from gateway.surfaces.cli.client import Answer
 from tests.scenario.kit import (
     LOOKUP,
-    Answer,
     Api,
     Home,
     Outside,
@@ -139,19 +139,24 @@ def new_mounts() -> list[str]:
 
 
 def fill_up(folder: Path) -> None:
-    """Write until the disk takes no more."""
-    with (folder / "filler").open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * MEGABYTE)
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
-        for size in (65536, 4096, 1):
-            try:
-                while True:
-                    os.write(file.fileno(), b"x" * size)
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
+    """Write until the disk takes not one byte more."""
+    descriptor = os.open(folder / "filler", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for size in (MEGABYTE, 65536, 4096, 1):
+            while takes(descriptor, size):
+                pass
+    finally:
+        os.close(descriptor)
+
+
+def takes(descriptor: int, size: int) -> bool:
+    try:
+        os.write(descriptor, b"x" * size)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+    return True
 
 
 MOUNTS: Final = new_mounts()
