@@ -112,7 +112,7 @@ async def open_office(
         yield Office(settings, paths, store, exporter, publisher, keys, vault, origin, quarantine)
         if store.failed is None:
             await store.close_log()
-            await _export_rest(store, exporter, publisher)
+            await _export_rest(store, exporter, publisher, origin)
     finally:
         await store.close()
         if exporter is not None:
@@ -140,12 +140,12 @@ async def open_store(
     return await SqlStore.open(settings.store.url or paths.database, ports, limits)
 
 
-async def _export_rest(store: SqlStore, exporter: Exporter, publisher: Publisher) -> None:
+async def _export_rest(store: SqlStore, exporter: Exporter, publisher: Publisher, origin: str) -> None:
     """At a clean end the files are complete, so that whoever looks at them next sees a closed segment."""
     try:
-        while tail := await store.tail(2000):
+        while tail := await store.tail(2000, origin=origin):
             exporter.export([Row(item.segment, item.seq, item.frame) for item in tail])
-            await store.prune(tail[-1].seq)
+            await store.prune(tail[-1].seq, origin)
             await store.put_meta("exported", str(tail[-1].seq).encode(), ())
         publisher.publish()
     except (LogError, OSError) as error:
@@ -188,7 +188,7 @@ async def _open_log(
             limits=SegmentLimits(bytes_max=settings.audit.segment_max_bytes),
         )
         await start_log(store, sealer, recoveries, now_ms=clock.wall_ms(), quarantine=reason)
-        anchors = [DiskDirectory(Path(anchor)) for anchor in settings.audit.anchors]
+        anchors = [DiskDirectory(anchor_folder(Path(anchor), settings, origin)) for anchor in settings.audit.anchors]
         return origin, exporter, Publisher(directory, signer, anchors), reason
     except BaseException as error:
         exporter.close()
@@ -207,6 +207,11 @@ async def _new_origin(
     log.error("quarantine", reason=reason, origin=origin)
     directory = DiskDirectory(log_folder(paths.audit, origin))
     return origin, directory, Exporter(directory)
+
+
+def anchor_folder(anchor: Path, settings: Settings, origin: str) -> Path:
+    """Where in an anchor the checkpoints of a log lie: a folder holds one log's, so those after a loss get their own."""
+    return anchor if origin == settings.audit.origin else anchor / origin.removeprefix(f"{settings.audit.origin}/")
 
 
 def next_origin(settings: Settings, paths: Paths, chance: Chance) -> str:

@@ -129,6 +129,7 @@ async def _engine(
         office.store,
         office.exporter,
         office.publisher,
+        origin=office.origin,
         clock=ports.clock,
         cadence=Cadence(settings.audit.seal_interval_seconds, settings.audit.checkpoint_interval_seconds),
         points=ports.points,

@@ -44,15 +44,17 @@ class LogKeeper:
         exporter: Exporter,
         publisher: Publisher,
         *,
+        origin: str,
         clock: Clock,
         cadence: Cadence,
         points: Points,
         alert: Callable[[str, str], None],
     ) -> None:
-        """`alert` gets a name and a sentence when a person should look at the log's disk."""
+        """`origin` names the log. `alert` gets a name and a sentence when a person should look at the log's disk."""
         self._store = store
         self._exporter = exporter
         self._publisher = publisher
+        self._origin = origin
         self._clock = clock
         self._cadence = cadence
         self._points = points
@@ -101,7 +103,7 @@ class LogKeeper:
         """Copy everything that waits to the files, then let the store forget it. Returns how many frames."""
         moved = 0
         while True:
-            waiting = await self._store.tail(BATCH_FRAMES)
+            waiting = await self._store.tail(BATCH_FRAMES, origin=self._origin)
             self.lag_frames = len(waiting)
             if not waiting:
                 return moved
@@ -121,13 +123,13 @@ class LogKeeper:
             self._ailing = None
             moved += len(rows)
             self._points.hit("export.before_prune")
-            await self._store.prune(rows[-1].seq)
+            await self._store.prune(rows[-1].seq, self._origin)
             if len(rows) < BATCH_FRAMES:
                 self.lag_frames = 0
                 return moved
 
     async def _count_lag(self) -> int:
-        return len(await self._store.tail(LAG_FRAMES_MAX))
+        return len(await self._store.tail(LAG_FRAMES_MAX, origin=self._origin))
 
     async def publish(self) -> None:
         """Sign a checkpoint over what the files hold and hand it to the anchors."""

@@ -27,12 +27,15 @@ class Found:
 async def find_log(store: Store, directory: Directory, origin: str, boot_id: str) -> Found:
     """Clean the end of the files and see whether they, the store's rows and its head are one log.
 
+    A head or rows of another log, which this one follows after a loss, are none of this one's.
     The caller holds the directory's lock. Raises `audit.disk.LogError` if the files are damaged.
     """
-    rows = [Row(item.segment, item.seq, item.frame) for item in await store.tail(TAIL_MAX)]
+    rows = [Row(item.segment, item.seq, item.frame) for item in await store.tail(TAIL_MAX, origin=origin)]
     recoveries = recover(directory, boot_id=boot_id, rows=rows)
     stored = await store.head()
     head = None if stored is None else Head.from_bytes(stored)
+    if head is not None and head.origin != origin:
+        head = None
     return Found(check_join(files_head(directory, origin), rows, head), head, recoveries)
 
 

@@ -297,8 +297,12 @@ class Store(Protocol):
     async def meta(self, name: str) -> bytes | None: ...
     async def put_meta(self, name: str, value: bytes | None, records: Sequence[Record]) -> None: ...
 
-    async def tail(self, limit: int) -> Sequence[TailFrame]:
-        """Frames not yet pruned, in order of seq; what `prune` was called for last is no longer among them."""
+    async def tail(self, limit: int, *, origin: str | None = None) -> Sequence[TailFrame]:
+        """Frames not yet pruned, in order of seq; what `prune` was called for last is no longer among them.
+
+        Of one log, or of all, the oldest log first: whoever exports a log names it, since frames of an earlier one may
+        wait for ever.
+        """
         ...
 
     async def prune(self, through_seq: int, origin: str | None = None) -> None:

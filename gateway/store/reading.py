@@ -116,11 +116,13 @@ class Reads(ABC):
         """The log's position as last stored."""
         return await self.meta(HEAD)
 
-    async def tail(self, limit: int) -> Sequence[TailFrame]:
-        """Frames not yet pruned, oldest log first, in order of seq."""
-        origin, seq = self._pruned
-        rows = await self._fetch(statements.TAIL, {"limit": limit, "pruned_origin": origin, "pruned_seq": seq})
-        return [TailFrame(segment, seq, bytes(frame), origin) for segment, seq, frame, origin in rows]
+    async def tail(self, limit: int, *, origin: str | None = None) -> Sequence[TailFrame]:
+        """Frames not yet pruned, of one log or of all, oldest log first, in order of seq."""
+        pruned_origin, pruned_seq = self._pruned
+        names = {"limit": limit, "pruned_origin": pruned_origin, "pruned_seq": pruned_seq}
+        statement = statements.TAIL if origin is None else statements.TAIL_OF
+        rows = await self._fetch(statement, names if origin is None else names | {"origin": origin})
+        return [TailFrame(segment, seq, bytes(frame), of) for segment, seq, frame, of in rows]
 
 
 def _raw(operation_id: str) -> bytes | None:

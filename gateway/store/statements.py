@@ -197,7 +197,7 @@ KEYS: Final = Statement(select(keys).order_by(keys.c.created_ms, keys.c.key_id))
 CREDENTIALS: Final = Statement(select(credentials).order_by(credentials.c.name))
 META: Final = Statement(select(meta.c.value).where(meta.c.name == bindparam("name")))
 _NEWEST_ORIGIN: Final = select(origins.c.origin).order_by(origins.c.number.desc()).limit(1).scalar_subquery()
-TAIL: Final = Statement(
+_tail: Final = (
     select(audit_tail.c.segment, audit_tail.c.seq, audit_tail.c.frame, origins.c.origin)
     .join_from(audit_tail, origins, audit_tail.c.origin == origins.c.number)
     .where(
@@ -209,3 +209,5 @@ TAIL: Final = Statement(
     .order_by(audit_tail.c.origin, audit_tail.c.seq)
     .limit(bindparam("limit"))
 )
+TAIL: Final = Statement(_tail)
+TAIL_OF: Final = Statement(_tail.where(origins.c.origin == bindparam("origin")))

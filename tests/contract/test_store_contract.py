@@ -698,6 +698,9 @@ async def test_frames_of_an_earlier_log_wait_beside_those_of_the_new_one(place: 
         *((ORIGIN, seq) for seq in range(4)),
         ("gw.example/audit/next", 0),
     ]
+    assert [frame.seq for frame in await again.tail(10, origin=ORIGIN)] == [0, 1, 2, 3]
+    assert [frame.seq for frame in await again.tail(1, origin="gw.example/audit/next")] == [0]
+    assert await again.tail(10, origin="gw.example/audit/never") == []
     await again.prune(3, ORIGIN)
     await again.prune(0, "gw.example/audit/never")
     await again.note(())

@@ -255,6 +255,7 @@ class Process:
             self.store,
             self.exporter,
             Publisher(self.directory, KEYS.signer, [world.anchor]),
+            origin=ORIGIN,
             clock=self.clock,
             cadence=Cadence(40.0, 200.0, export_seconds=world.export_seconds),
             points=self,

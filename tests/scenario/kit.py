@@ -219,10 +219,11 @@ class Home:
 
     def verify(self, origin: str = ORIGIN, *, trust: Path | None = None) -> tuple[int, str]:
         """Exit code and last line of `audit verify` with pinned key and anchors."""
+        anchor = self.folder / "anchors" / origin.removeprefix(ORIGIN).lstrip("/")
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "audit", "verify", str(self.log_folder(origin))),
-                *("--trust", str(trust or self.folder / "trust.policy"), "--anchor", str(self.folder / "anchors")),
+                *("--trust", str(trust or self.folder / "trust.policy"), "--anchor", str(anchor)),
             ],
             env=environment(),
             capture_output=True,
