@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, NoReturn
 
 import jmespath
@@ -87,13 +87,16 @@ def read_body(data: bytes) -> Json:
     if nesting(data, DEPTH_MAX * 2) > DEPTH_MAX * 2:
         return MISSING
     try:
-        value = json.loads(
-            data.decode("utf-8-sig"), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_not_json
-        )
+        value = _reader().decode(data.decode("utf-8-sig"))
     except ValueError:
         return MISSING
     # Half a surrogate pair could be neither stored nor shown later.
     return MISSING if b"\\u" in data and has_surrogate(value) else value
+
+
+@cache
+def _reader() -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_not_json)
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from hashlib import sha256
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -62,9 +63,7 @@ def parse(data: bytes, *, depth_max: int = DEPTH_MAX) -> Json:
     if nesting(data, depth_max) > depth_max:
         raise JsonError(_DEPTH)
     try:
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant
-        )
+        value = _reader().decode(text)
     except json.JSONDecodeError as error:
         raise JsonError("The text is not JSON.", error.pos) from None
     except _Refused as refused:
@@ -73,6 +72,12 @@ def parse(data: bytes, *, depth_max: int = DEPTH_MAX) -> Json:
     if b"\\u" in data and has_surrogate(value):
         raise JsonError(_SURROGATE_DETAIL, _locate(text, _SURROGATE_DETAIL))
     return value
+
+
+@cache
+def _reader() -> json.JSONDecoder:
+    """Made once: `json.loads` with hooks makes a decoder each time."""
+    return json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
 
 
 def nesting(data: bytes, enough: int) -> int:

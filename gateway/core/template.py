@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -89,6 +90,10 @@ def origin_of(url: str) -> str:
     return f"{pieces.scheme}://{shown}:{port}"
 
 
+known_origin: Final = lru_cache(maxsize=1024)(origin_of)
+"""For base URLs, which come from the catalog and repeat; whole URLs do not and are not kept."""
+
+
 def _url(template: RequestTemplate, variables: Mapping[str, Json], base_url: str, query: list[tuple[str, str]]) -> str:
     base = base_url.rstrip("/")
     path = "".join(_path_piece(part, template, variables) for part in parts(template.path))
@@ -121,7 +126,7 @@ def _check_shape(url: str, base: str, path: str) -> None:
     Same origin, no step up or aside, and as many segments as base and template declare.
     """
     try:
-        kept = path.startswith("/") and _URL.fullmatch(url) is not None and origin_of(url) == origin_of(base)
+        kept = path.startswith("/") and _URL.fullmatch(url) is not None and origin_of(url) == known_origin(base)
         segments = urlsplit(url).path.split("/")
         declared = urlsplit(base).path + path
     except ValueError:

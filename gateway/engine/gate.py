@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.core.acl import is_visible, require_access, sees
-from gateway.core.template import origin_of
+from gateway.core.template import known_origin
 from gateway.engine.clock import Clock
 from gateway.engine.ports import Credentials
 from gateway.engine.recovery import Recovery
@@ -132,7 +132,7 @@ class Doorkeeper:
     def check_credential(self, action: Action) -> None:
         """An action that could not be sent is refused before it exists."""
         if action.service.credential is not None:
-            self._credentials.secret_for(action.service.credential, origin_of(action.service.base_url))
+            self._credentials.secret_for(action.service.credential, known_origin(action.service.base_url))
 
     def check_quarantine(self, action: Action) -> None:
         """After a restore nobody knows what was already sent: writes wait for an operator."""

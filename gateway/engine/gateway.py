@@ -89,6 +89,7 @@ class Gateway:
             action=passage.found,
             arguments=request.arguments,
             request=present(passage.rendered, "a request was rendered"),
+            filled=passage.variables,
         )
         return await self._admit(principal, passage, live)
 

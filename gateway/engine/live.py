@@ -25,6 +25,8 @@ class Live:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     driven: bool = False
     """A driver task is at work on it: never two."""
+    filled: dict[str, Any] | None = None
+    """Its variables, once they were made."""
     nudged: bool = False
     """Something changed while the driver was at work; it looks once more before it stops."""
 
@@ -36,9 +38,11 @@ class Live:
     def variables(self) -> dict[str, Any]:
         """The variables of its templates and rules."""
         operation = self.operation
-        return variables_of(
-            self.arguments,
-            operation_id=operation.id,
-            run=operation.run,
-            correlation_id=operation.correlation_id,
-        )
+        if self.filled is None:
+            self.filled = variables_of(
+                self.arguments,
+                operation_id=operation.id,
+                run=operation.run,
+                correlation_id=operation.correlation_id,
+            )
+        return self.filled

@@ -1,7 +1,7 @@
 """The one function through which a request of any kind leaves: credential joined last, answer masked first."""
 
 from adapters.contract import Hooks, HttpExchange, HttpTarget, Observation, Phase, Transport
-from gateway.core.template import Rendered, origin_of
+from gateway.core.template import Rendered, known_origin
 from gateway.engine.clock import Clock
 from gateway.engine.ports import Credentials, Shaper
 from gateway.model.action import Action
@@ -12,7 +12,7 @@ def target_of(action: Action) -> HttpTarget:
     """Where the action's exchanges may go: fixed by its service definition."""
     service = action.service
     return HttpTarget(
-        origin=origin_of(service.base_url),
+        origin=known_origin(service.base_url),
         allow_private=service.allow_private,
         ca_file=service.ca_file,
         connect_seconds=action.deadlines.connect_seconds,

@@ -52,6 +52,7 @@ class Passage:
     rule: str | None = None
     operation: Operation | None = None
     rendered: Rendered | None = None
+    variables: dict[str, Any] | None = None
     payloads: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -165,7 +166,7 @@ class Submissions:
         )
         rendered = _render(action, variables)
         packed, created_ms = pack_request(rendered), self._clock.wall_ms()
-        passage.rendered = rendered
+        passage.rendered, passage.variables = rendered, variables
         passage.payloads = {"request": packed, "arguments": canonical(request.arguments)}
         passage.operation = Operation(
             id=operation_id,

@@ -96,10 +96,14 @@ class Call:
             # Only now: the key was good and the announced length within bounds.
             await self.request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.request.writer.output_size = 0
+        content = self.request.content
         pieces, size = [], 0
         try:
+            if content.is_eof() and content.total_bytes <= bound:
+                # The usual case: the whole body came with the head, so there is nothing to wait for.
+                return content.read_nowait()
             async with asyncio.timeout(self.ports.settings.server.body_seconds):
-                async for piece in self.request.content.iter_any():
+                async for piece in content.iter_any():
                     size += len(piece)
                     if size > bound:
                         raise _too_large(bound)

@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -189,13 +190,7 @@ class Site:
 
     def _check_origin(self, call: Call) -> None:
         """A page in a browser must not reach a local gateway, by a foreign origin or by a name rebound to loopback."""
-        host, origin = call.header("Host") or "", call.header("Origin")
-        try:
-            foreign = origin is not None and urlsplit(origin).netloc != host
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            foreign, name = True, ""
-        if foreign or (_is_loopback(self._server.host) and not _is_loopback(name)):
+        if _is_foreign(call.header("Host") or "", call.header("Origin"), self._server.host):
             raise Problem(
                 Code.FORBIDDEN,
                 "The request names another host or comes from another site's page.",
@@ -211,6 +206,17 @@ class Site:
                 "Wait, then send it again with the same key.",
                 retry_after_seconds=wait,
             )
+
+
+@lru_cache(maxsize=256)
+def _is_foreign(host: str, origin: str | None, listens_at: str) -> bool:
+    """Callers name the same few hosts again and again."""
+    try:
+        foreign = origin is not None and urlsplit(origin).netloc != host
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return True
+    return foreign or (_is_loopback(listens_at) and not _is_loopback(name))
 
 
 def _is_loopback(name: str) -> bool:
