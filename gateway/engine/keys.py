@@ -179,19 +179,11 @@ class Keys:
             self._failed_ids.add(stored.key_id)
 
     def _check(self, kind: PrincipalKind, name: str, owner: str) -> None:
-        for pointer, text in (("name", name), ("owner", owner)):
-            if not _NAME.fullmatch(text):
-                raise _invalid(
-                    pointer, "This is not a usable name.", "Use up to 100 letters, digits and any of . _ @ + - in it."
-                )
-        if kind is PrincipalKind.PERSON and owner != name:
-            raise _invalid("owner", "A person answers for their own key.", "Leave the owner out, or name the person.")
+        check_names(kind, name, owner)
         other = {stored.name.casefold(): stored.kind for stored in self._keys.values()}
         # One name for an agent and a person would blur who acted and who decided.
         if other.get(name.casefold(), kind) is not kind:
             raise _invalid("name", "This name belongs to a key of the other kind.", "Choose another name.")
-        if kind is PrincipalKind.CALLER and owner.casefold() == name.casefold():
-            raise _invalid("owner", "A caller cannot answer for itself.", "Name the person who answers for it.")
         if other.get(owner.casefold()) is PrincipalKind.CALLER:
             raise _invalid("owner", "This owner is a caller.", "Name the person who answers for the key.")
 
@@ -214,6 +206,19 @@ class Keys:
             except Exception:
                 # One stream that fails to end must not keep the others open.
                 log.exception("revocation_listener_failed", key_id=key_id)
+
+
+def check_names(kind: PrincipalKind, name: str, owner: str) -> None:
+    """Raise `Problem(invalid_input)` for names that no key may have, whichever others there are."""
+    for pointer, text in (("name", name), ("owner", owner)):
+        if not _NAME.fullmatch(text):
+            raise _invalid(
+                pointer, "This is not a usable name.", "Use up to 100 letters, digits and any of . _ @ + - in it."
+            )
+    if kind is PrincipalKind.PERSON and owner != name:
+        raise _invalid("owner", "A person answers for their own key.", "Leave the owner out, or name the person.")
+    if kind is PrincipalKind.CALLER and owner.casefold() == name.casefold():
+        raise _invalid("owner", "A caller cannot answer for itself.", "Name the person who answers for it.")
 
 
 def _invalid(pointer: str, detail: str, guidance: str) -> Problem:

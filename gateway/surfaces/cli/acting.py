@@ -1,21 +1,22 @@
 """Commands of callers: call, operations, runs, actions."""
 
+import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.markup import escape
 
 from gateway.core.strictjson import JsonError, parse
+from gateway.surfaces.cli.asking import ask, client_of, path_of, refused, segment
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
-from gateway.surfaces.cli.context import Context, Exit, current, fail, read_text
+from gateway.surfaces.cli.context import Context, Exit, JsonFlag, check_seconds, current, fail, read_input
 from gateway.surfaces.cli.render import exit_code, print_operation, print_operations, print_table
 
 operations = typer.Typer(no_args_is_help=True, help="Read, settle and cancel operations.")
 runs = typer.Typer(no_args_is_help=True, help="Read what a run has done so far.")
 actions = typer.Typer(no_args_is_help=True, help="See what this key may run.")
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print the document as JSON.")]
 OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="An id, `op_…`.")]
 POLL_SECONDS = 20.0
 
@@ -30,7 +31,7 @@ def call(
     key: Annotated[str | None, typer.Option(help="Your own key for this task; made if not given.")] = None,
     run: Annotated[str | None, typer.Option(help="Your own id of this run.")] = None,
     supersedes: Annotated[str | None, typer.Option(help="Unresolved operation to replace; people only.")] = None,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the outcome.")] = 25.0,
+    wait: Annotated[float, typer.Option(callback=check_seconds, help="Seconds to wait for the outcome.")] = 25.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Submit an operation and wait for its outcome.
@@ -39,7 +40,17 @@ def call(
     """
     context = current()
     context.as_json = as_json
-    context.run(_call(context, action, arg or [], args, key=key, run=run, supersedes=supersedes, wait=wait))
+    minted = key or f"cli-{context.composition.chance.bytes(16).hex()}"
+    work = _call(context, action, arg or [], args, key=minted, run=run, supersedes=supersedes, wait=wait)
+    context.interrupted = (_interrupted(minted), Exit.UNKNOWN)
+    context.run(work)
+
+
+def _interrupted(key: str) -> str:
+    return (
+        f"Interrupted. The operation may exist under the key {key} and goes on without you."
+        f" Do not submit it again; see: gateway operations list --key {key}"
+    )
 
 
 async def _call(
@@ -48,15 +59,14 @@ async def _call(
     pairs: list[str],
     text: str | None,
     *,
-    key: str | None,
+    key: str,
     run: str | None,
     supersedes: str | None,
     wait: float,
 ) -> None:
-    client = _client(context)
+    client = client_of(context)
     arguments = await _arguments(client, action, pairs, text)
-    minted = key or f"cli-{context.composition.chance.bytes(16).hex()}"
-    body = {"action": action, "args": arguments, "key": minted, "run": run, "supersedes": supersedes}
+    body = {"action": action, "args": arguments, "key": key, "run": run, "supersedes": supersedes}
     body = {name: value for name, value in body.items() if value is not None}
     first_wait = min(wait, POLL_SECONDS)
     try:
@@ -71,7 +81,7 @@ async def _call(
         fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
     except AnswerLost:
         # The submission may have been taken. It carried our key, so we can ask instead of sending again.
-        answer = await _ask_by_key(client, action, minted)
+        answer = await _ask_by_key(client, action, key)
     await _show(context, client, answer, wait=wait - first_wait)
 
 
@@ -98,7 +108,7 @@ async def _arguments(client: Client, action: str, pairs: list[str], text: str | 
     given: dict[str, Any] = {}
     if text is not None:
         try:
-            given = parse(read_text(Path("-")).encode() if text == "-" else text.encode())
+            given = parse((read_input() if text == "-" else text).encode())
         except JsonError as error:
             fail(f"--args is not JSON: {error}", Exit.USAGE)
         if not isinstance(given, dict):
@@ -117,12 +127,12 @@ async def _arguments(client: Client, action: str, pairs: list[str], text: str | 
 async def _argument_types(client: Client, action: str) -> dict[str, Any]:
     """The declared types, so that `--arg version=42` is a string where a string is wanted."""
     try:
-        answer = await client.call("GET", f"/v1/actions/{action}")
+        answer = await client.call("GET", f"/v1/actions/{segment(action)}")
     except (Unreachable, AnswerLost) as error:
         fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
     if answer.is_problem:
-        _refused(answer)
-    properties = answer.document["input_schema"].get("properties", {})
+        refused(answer)
+    properties = _properties(answer.document)
     return {name: schema.get("type") for name, schema in properties.items() if isinstance(schema, dict)}
 
 
@@ -137,12 +147,12 @@ def _typed(value: str, wanted: object) -> Any:  # noqa: ANN401 - any JSON value
 
 async def _show(context: Context, client: Client, answer: Answer, *, wait: float) -> NoReturn:
     if answer.is_problem:
-        _refused(answer)
+        refused(answer)
     document = answer.document
     while wait > 0 and _goes_on(document):
         seconds = min(wait, POLL_SECONDS)
         wait -= seconds
-        path = f"/v1/operations/{document['operation_id']}"
+        path = path_of(document["operation_id"])
         flags = {"joined": document["joined"], "replayed": document["replayed"]}
         try:
             answer = await client.call("GET", path, query={"wait": str(int(seconds) or 1)}, wait_seconds=seconds)
@@ -150,7 +160,7 @@ async def _show(context: Context, client: Client, answer: Answer, *, wait: float
             sys.stderr.write(f"gateway: the gateway stopped answering ({lost}); this is the last that it said.\n")
             break
         if answer.is_problem:
-            _refused(answer)
+            refused(answer)
         document = answer.document | flags
     _print(context, document)
     raise typer.Exit(exit_code(document))
@@ -167,46 +177,10 @@ def _print(context: Context, document: Any) -> None:  # noqa: ANN401 - any JSON 
         print_operation(context.out, document)
 
 
-def _refused(answer: Answer) -> NoReturn:
-    """A problem: say it whole, and where it carries an earlier operation, show that too."""
-    context, problem = current(), answer.document
-    if not isinstance(problem, dict) or "code" not in problem:
-        fail(f"The gateway answered {answer.status} without a problem document.", Exit.REFUSED)
-    if context.as_json:
-        context.print_json(problem)
-        raise typer.Exit(Exit.REFUSED)
-    lines = [f"gateway: {problem['detail']} [{problem['code']}]", f"  {problem['guidance']}"]
-    lines += [f"  {item['pointer']}: {item['detail']} {item['guidance']}" for item in problem.get("errors") or []]
-    if problem.get("operation_id"):
-        lines.append(f"  See: gateway operations show {problem['operation_id']}")
-    sys.stderr.write("\n".join(lines) + "\n")
-    if problem.get("operation"):
-        print_operation(context.out, problem["operation"])
-    raise typer.Exit(Exit.REFUSED)
-
-
-def _client(context: Context) -> Client:
-    return Client(context.address(), context.key())
-
-
-async def _ask(
-    client: Client,
-    method: str,
-    path: str,
-    *,
-    query: dict[str, str] | None = None,
-    body: object = None,
-    wait: float = 0.0,
-) -> Answer:
-    try:
-        answer = await client.call(method, path, query=query, body=body, wait_seconds=wait)
-    except Unreachable as error:
-        fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
-    except AnswerLost as lost:
-        fail(f"The gateway's answer was lost ({lost}). Ask again; asking changes nothing.", Exit.UNKNOWN)
-    if answer.is_problem:
-        _refused(answer)
-    return answer
+def _properties(action: dict[str, Any]) -> dict[str, Any]:
+    schema = action["input_schema"]
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 @operations.command("list")
@@ -224,12 +198,13 @@ def list_operations(
 ) -> None:
     """List operations, newest first."""
     context = current()
+    context.as_json = as_json
     given = {
         "key": key, "state": state, "outcome": outcome, "action": action, "run": run, "since": since,
         "limit": str(limit), "cursor": cursor,
     }  # fmt: skip
     query = {name: value for name, value in given.items() if value is not None}
-    answer = context.run(_ask(_client(context), "GET", "/v1/operations", query=query))
+    answer = context.run(ask(client_of(context), "GET", "/v1/operations", query=query))
     if as_json:
         context.print_json(answer.document)
         return
@@ -243,7 +218,7 @@ def show(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
     """Show one operation with its attempts and evidence."""
     context = current()
     context.as_json = as_json
-    answer = context.run(_ask(_client(context), "GET", f"/v1/operations/{operation}"))
+    answer = context.run(ask(client_of(context), "GET", path_of(operation)))
     _print(context, answer.document)
     raise typer.Exit(exit_code(answer.document))
 
@@ -252,16 +227,18 @@ def show(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
 def wait(
     operation: OperationArgument,
     *,
-    seconds: Annotated[float, typer.Option("--wait", min=0, help="Give up after so long.")] = 300.0,
+    seconds: Annotated[
+        float, typer.Option("--wait", callback=check_seconds, help="Give up after so many seconds.")
+    ] = 300.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Wait until an operation is final or unresolved."""
     context = current()
     context.as_json = as_json
-    client = _client(context)
+    client = client_of(context)
 
     async def work() -> None:
-        answer = await _ask(client, "GET", f"/v1/operations/{operation}")
+        answer = await ask(client, "GET", path_of(operation))
         await _show(context, client, answer, wait=seconds)
 
     context.run(work())
@@ -272,7 +249,7 @@ def reconcile(operation: OperationArgument, *, as_json: JsonFlag = False) -> Non
     """Look at the service's record now. Never sends the action."""
     context = current()
     context.as_json = as_json
-    answer = context.run(_ask(_client(context), "POST", f"/v1/operations/{operation}/reconcile", wait=60.0))
+    answer = context.run(ask(client_of(context), "POST", path_of(operation, "/reconcile"), wait=60.0))
     _print(context, answer.document)
     raise typer.Exit(exit_code(answer.document))
 
@@ -282,7 +259,7 @@ def cancel(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
     """Cancel an operation while nothing of it may have left."""
     context = current()
     context.as_json = as_json
-    answer = context.run(_ask(_client(context), "POST", f"/v1/operations/{operation}/cancel"))
+    answer = context.run(ask(client_of(context), "POST", path_of(operation, "/cancel")))
     _print(context, answer.document)
 
 
@@ -302,9 +279,11 @@ def attest(
     """Settle an unresolved operation by a person's word. Shows what is known first."""
     context = current()
     context.as_json = as_json
-    client = _client(context)
+    client = client_of(context)
     if digest is None:
-        seen = context.run(_ask(client, "GET", f"/v1/operations/{operation}")).document
+        if as_json:
+            fail("--json needs --digest: nothing is shown or asked then.", Exit.USAGE)
+        seen = context.run(ask(client, "GET", path_of(operation))).document
         if seen["attest_digest"] is None:
             fail(f"The operation is {seen['state']}; only an unresolved one is settled by a person.", Exit.REFUSED)
         print_operation(context.out, seen)
@@ -314,7 +293,7 @@ def attest(
             raise typer.Exit(Exit.ERROR)
         digest = seen["attest_digest"]
     body = {"outcome": outcome, "executed": executed, "reason": reason, "digest": digest}
-    answer = context.run(_ask(client, "POST", f"/v1/operations/{operation}/attest", body=body))
+    answer = context.run(ask(client, "POST", path_of(operation, "/attest"), body=body))
     _print(context, answer.document)
 
 
@@ -322,19 +301,21 @@ def attest(
 def show_run(run: Annotated[str, typer.Argument(help="Your own id of the run.")], *, as_json: JsonFlag = False) -> None:
     """Show every operation of a run, oldest first: read this before you go on after a restart."""
     context = current()
-    answer = context.run(_ask(_client(context), "GET", f"/v1/runs/{run}"))
+    context.as_json = as_json
+    answer = context.run(ask(client_of(context), "GET", f"/v1/runs/{segment(run)}"))
     if as_json:
         context.print_json(answer.document)
         return
     print_operations(context.out, answer.document["operations"])
-    context.out.print(answer.document["guidance"])
+    context.out.print(answer.document["guidance"], markup=False)
 
 
 @actions.command("list")
 def list_actions(*, as_json: JsonFlag = False) -> None:
     """List the actions that this key may run."""
     context = current()
-    answer = context.run(_ask(_client(context), "GET", "/v1/actions"))
+    context.as_json = as_json
+    answer = context.run(ask(client_of(context), "GET", "/v1/actions"))
     if as_json:
         context.print_json(answer.document)
         return
@@ -346,20 +327,31 @@ def list_actions(*, as_json: JsonFlag = False) -> None:
 def show_action(name: Annotated[str, typer.Argument(help="Name of an action.")], *, as_json: JsonFlag = False) -> None:
     """Show one action: its arguments, and what happens to repeats."""
     context = current()
-    document = context.run(_ask(_client(context), "GET", f"/v1/actions/{name}")).document
+    context.as_json = as_json
+    document = context.run(ask(client_of(context), "GET", f"/v1/actions/{segment(name)}")).document
     if as_json:
         context.print_json(document)
         return
-    context.out.print(f"[bold]{document['name']}[/]  {document['effect']}  service {document['service']}")
-    context.out.print(f"  {document['description']}\n  {document['repeat']}")
-    required = set(document["input_schema"].get("required", []))
-    properties = document["input_schema"].get("properties", {})
+    context.out.print(
+        f"[bold]{escape(document['name'])}[/]  {document['effect']}  service {escape(document['service'])}"
+    )
+    context.out.print(f"  {document['description']}\n  {document['repeat']}", markup=False)
+    properties = _properties(document)
+    required = set(document["input_schema"].get("required", [])) if properties else set()
     rows = [
         (
             argument,
             "yes" if argument in required else "no",
-            str({k: v for k, v in schema.items() if k != "description"}),
+            _form(schema),
         )
         for argument, schema in properties.items()
     ]
     print_table(context.out, ("argument", "required", "form"), rows, empty="  It takes no arguments.")
+
+
+def _form(schema: object) -> str:
+    """What an argument must look like, as JSON Schema says it."""
+    shown = (
+        {name: value for name, value in schema.items() if name != "description"} if isinstance(schema, dict) else schema
+    )
+    return json.dumps(shown, ensure_ascii=False)

@@ -11,10 +11,10 @@ import typer
 from gateway.catalog.lint import open_catalog
 from gateway.core.template import origin_of
 from gateway.model.principal import PrincipalKind
-from gateway.surfaces.cli.acting import JsonFlag
+from gateway.surfaces.cli.asking import refused, segment
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.composition import Opened
-from gateway.surfaces.cli.context import Context, Exit, current, fail
+from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail, read_input
 from gateway.surfaces.cli.render import print_table
 from gateway.surfaces.wire import credential_document, key_document, parse_instant
 
@@ -27,7 +27,7 @@ Local = Callable[[Opened], Awaitable[Any]]
 
 async def _administer(context: Context, remote: Remote, local: Local) -> Any:  # noqa: ANN401 - any JSON value
     """Ask the running gateway; if none runs, open the data folder, which then nobody else has."""
-    client = Client(context.address(), context.composition.environment.get("GATEWAY_KEY", ""))
+    client = Client(context.address(), context.key_if_any())
     try:
         answer = await remote(client)
     except Unreachable:
@@ -36,11 +36,9 @@ async def _administer(context: Context, remote: Remote, local: Local) -> Any:  #
     except AnswerLost as lost:
         fail(f"The gateway's answer was lost ({lost}). List what is there before you do it again.", Exit.UNKNOWN)
     if answer.is_problem:
-        problem = answer.document if isinstance(answer.document, dict) else {}
-        if answer.status == 401:
+        if answer.status == 401 and not context.as_json:
             fail("The gateway runs, so this needs a person's key: set GATEWAY_KEY to it.", Exit.REFUSED)
-        errors = "".join(f"\n  {item['pointer']}: {item['detail']}" for item in problem.get("errors") or [])
-        fail(f"{problem.get('detail', answer.status)} {problem.get('guidance', '')}{errors}".strip(), Exit.REFUSED)
+        refused(answer)
     return answer.document
 
 
@@ -57,6 +55,7 @@ def create(
 ) -> None:
     """Make a key and show it, this once."""
     context = current()
+    context.as_json = as_json
     if kind is PrincipalKind.CALLER and owner is None:
         fail("A caller's key needs --owner: the person who answers for it.", Exit.USAGE)
     body = {"kind": kind.value, "name": name, "owner": owner or name, "expires_at": expires}
@@ -86,6 +85,7 @@ def _expiry(text: str | None) -> int | None:
 def list_keys(*, as_json: JsonFlag = False) -> None:
     """List keys by their beginnings; secrets are not kept."""
     context = current()
+    context.as_json = as_json
 
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
         return {"keys": [key_document(line) for line in opened.keys.list()]}
@@ -110,16 +110,24 @@ def list_keys(*, as_json: JsonFlag = False) -> None:
 
 
 @keys.command()
-def revoke(key: Annotated[str, typer.Argument(help="The key's beginning, as `keys list` shows it.")]) -> None:
+def revoke(
+    key: Annotated[str, typer.Argument(help="The key's beginning, as `keys list` shows it.")],
+    *,
+    as_json: JsonFlag = False,
+) -> None:
     """End a key at once, open streams included."""
     context = current()
+    context.as_json = as_json
     key_id = key.removeprefix("gwk_")[:10]
 
     async def local(opened: Opened) -> None:
         await opened.keys.revoke(key_id, by=_operator())
 
-    context.run(_administer(context, lambda client: client.call("DELETE", f"/v1/keys/{key_id}"), local))
-    context.out.print(f"Revoked: gwk_{key_id}…")
+    context.run(_administer(context, lambda client: client.call("DELETE", f"/v1/keys/{segment(key_id)}"), local))
+    if as_json:
+        context.print_json({"key_id": key_id, "revoked": True})
+        return
+    context.out.print(f"Revoked: gwk_{key_id}…", markup=False)
 
 
 @credentials.command("set")
@@ -135,8 +143,9 @@ def set_credential(
 ) -> None:
     """Store a credential, read from standard input. It is never shown again and sent to that one origin only."""
     context = current()
+    context.as_json = as_json
     bound = origin or _origin_in_catalog(context, name)
-    value = getpass.getpass(f"Value of {name}: ") if sys.stdin.isatty() else sys.stdin.read()
+    value = getpass.getpass(f"Value of {name}: ") if sys.stdin.isatty() else read_input()
     value = value.removesuffix("\n").removesuffix("\r")
     if not value:
         fail("No value came on standard input.", Exit.USAGE)
@@ -147,12 +156,12 @@ def set_credential(
         return credential_document(line)
 
     made = context.run(
-        _administer(context, lambda client: client.call("PUT", f"/v1/credentials/{name}", body=body), local)
+        _administer(context, lambda client: client.call("PUT", f"/v1/credentials/{segment(name)}", body=body), local)
     )
     if as_json:
         context.print_json(made)
         return
-    context.out.print(f"Stored {name} ({made['kind']}), for {made['origin']} only.")
+    context.out.print(f"Stored {name} ({made['kind']}), for {made['origin']} only.", markup=False)
 
 
 def _origin_in_catalog(context: Context, name: str) -> str:
@@ -171,6 +180,7 @@ def _origin_in_catalog(context: Context, name: str) -> str:
 def list_credentials(*, as_json: JsonFlag = False) -> None:
     """List credentials by name, without their values."""
     context = current()
+    context.as_json = as_json
 
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
         return {"credentials": [credential_document(line) for line in opened.vault.list()]}
@@ -187,16 +197,20 @@ def list_credentials(*, as_json: JsonFlag = False) -> None:
 
 
 @credentials.command()
-def remove(name: Annotated[str, typer.Argument(help="Name of the credential.")]) -> None:
+def remove(name: Annotated[str, typer.Argument(help="Name of the credential.")], *, as_json: JsonFlag = False) -> None:
     """Forget a credential. Actions that need it are refused from then on."""
     context = current()
+    context.as_json = as_json
 
     async def local(opened: Opened) -> None:
         if not await opened.vault.remove(name, by=_operator()):
             fail("There is no credential of that name.", Exit.REFUSED)
 
-    context.run(_administer(context, lambda client: client.call("DELETE", f"/v1/credentials/{name}"), local))
-    context.out.print(f"Removed {name}.")
+    context.run(_administer(context, lambda client: client.call("DELETE", f"/v1/credentials/{segment(name)}"), local))
+    if as_json:
+        context.print_json({"name": name, "removed": True})
+        return
+    context.out.print(f"Removed {name}.", markup=False)
 
 
 def _operator() -> str:

@@ -5,9 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    ConnectionTimeoutError,
+    DummyCookieJar,
+    TCPConnector,
+)
+from yarl import URL
 
 CONNECT_SECONDS = 5.0
+NO_CONTENT, REDIRECT = 204, 300
+_PROBLEM = {"code", "detail", "guidance"}
+_NOT_READY = {"status", "reason"}
 SLACK_SECONDS = 10.0
 """How much longer than the asked wait an answer may take before it counts as lost."""
 
@@ -26,6 +38,7 @@ class Answer:
 
     status: int
     document: Any
+    """An object; None for an empty answer."""
     headers: Mapping[str, str]
 
     @property
@@ -64,25 +77,33 @@ class Client:
             sent["Content-Type"] = "application/json"
         timeout = ClientTimeout(total=wait_seconds + SLACK_SECONDS, connect=CONNECT_SECONDS)
         connector = TCPConnector(force_close=True)
+        # Taken as it is: a URL type that tidies up would let `..` in a name lead to another call.
+        url = URL(self._address + path, encoded=True)
         async with ClientSession(
             connector=connector, cookie_jar=DummyCookieJar(), timeout=timeout, trust_env=False
         ) as session:
             try:
                 async with session.request(
-                    method, self._address + path, data=data, params=query, headers=sent, allow_redirects=False
+                    method, url, data=data, params=query, headers=sent, allow_redirects=False
                 ) as response:
                     content = await response.read()
-                    return Answer(response.status, _parse(content), dict(response.headers))
-            except ClientConnectorError as error:
+                    return Answer(response.status, _parse(response.status, content), dict(response.headers))
+            except (ClientConnectorError, ConnectionTimeoutError) as error:
                 raise Unreachable(f"{self._address} does not answer") from error
             except (ClientError, TimeoutError) as error:
                 raise AnswerLost(str(error) or type(error).__name__) from error
 
 
-def _parse(content: bytes) -> Any:  # noqa: ANN401 - any JSON value
-    if not content:
+def _parse(status: int, content: bytes) -> dict[str, Any] | None:
+    """The document of an answer that a gateway would give; whatever else answers there is no gateway."""
+    if status == NO_CONTENT and not content:
         return None
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise AnswerLost("the answer is not JSON; is another program listening there?") from error
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict) or not (
+        status < REDIRECT or document.keys() >= _PROBLEM or document.keys() == _NOT_READY
+    ):
+        raise AnswerLost("that is not the answer of a gateway; is another program listening there?")
+    return document

@@ -69,8 +69,13 @@ class Composition(Protocol):
         """Open the data folder for this process alone. Raises `store.port.Refused`."""
         ...
 
-    async def recover(self, settings: Settings, *, person: str, reason: str, accept_loss: bool) -> str:
-        """Lift a quarantine (audited), or go on after a loss under a new origin. Returns what was done."""
+    async def recover(
+        self, settings: Settings, *, person: str, reason: str, accept_loss: bool, auditor_key: Path | None
+    ) -> str:
+        """Lift a quarantine (audited), or go on after a loss under a new origin. Returns what was done.
+
+        `auditor_key` is a file that opens the audit log, from which the store then learns what it does not know.
+        """
         ...
 
     async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,10 +17,16 @@ from gateway.catalog.config import config_path, open_settings
 from gateway.catalog.mistake import MistakesError
 from gateway.model.problem import Problem
 from gateway.settings import Settings
-from gateway.store.port import Refused
+from gateway.store.port import Refused, StoreUnknown, Unavailable
 from gateway.surfaces.cli.composition import Composition
 
 T = TypeVar("T")
+
+_ADDRESS = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}", re.ASCII)
+_KEY = re.compile(r"[\x21-\x7e]+", re.ASCII)
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print the document as JSON.")]
+PIPE_WIDTH = 1000
+"""Nothing is folded where another program reads: an id in two halves cannot be searched for."""
 
 
 class Exit(IntEnum):
@@ -41,11 +47,19 @@ class Context:
 
     composition: Composition
     as_json: bool = False
+    interrupted: tuple[str, int] = ("Interrupted.", 130)
+    """What to say, and the exit code, after Ctrl-C."""
 
     @property
     def out(self) -> Console:
         """Standard output; colours on a terminal only."""
-        return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        on_terminal = sys.stdout.isatty()
+        return Console(
+            highlight=False,
+            soft_wrap=not on_terminal,
+            width=None if on_terminal else PIPE_WIDTH,
+            force_terminal=on_terminal,
+        )
 
     def settings(self) -> Settings:
         """The settings file's content. Ends the program with a plain list of mistakes if it cannot be used."""
@@ -62,22 +76,34 @@ class Context:
         environment = self.composition.environment
         given = environment.get("GATEWAY_ADDR")
         if given:
-            return given if "://" in given else f"http://{given}"
+            address = (given if "://" in given else f"http://{given}").removesuffix("/")
+            if _ADDRESS.fullmatch(address) is None:
+                fail("GATEWAY_ADDR is not an address: write host:port, for example 127.0.0.1:8420.", Exit.USAGE)
+            return address
         server = self.settings().server if config_path(environment).exists() else Settings().server
         host = f"[{server.host}]" if ":" in server.host else server.host
         return f"http://{host}:{server.port}"
 
     def key(self) -> str:
         """The API key from `GATEWAY_KEY`."""
-        key = self.composition.environment.get("GATEWAY_KEY")
+        key = self.key_if_any()
         if not key:
             fail("No API key: set GATEWAY_KEY to the key that the gateway's owner gave you.", Exit.USAGE)
+        return key
+
+    def key_if_any(self) -> str:
+        """The API key, empty if there is none: what works on a stopped gateway needs none."""
+        key = self.composition.environment.get("GATEWAY_KEY", "").strip()
+        if key and _KEY.fullmatch(key) is None:
+            fail("GATEWAY_KEY does not hold a key: it has spaces or other characters that no key has.", Exit.USAGE)
         return key
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a command's work, turning refusals into one plain line and an exit code."""
         try:
             return asyncio.run(work)
+        except KeyboardInterrupt:
+            fail(*self.interrupted)
         except Refused as refused:
             fail(str(refused), Exit.ERROR)
         except MistakesError as error:
@@ -85,7 +111,15 @@ class Context:
                 sys.stderr.write(f"{mistake}\n")
             raise typer.Exit(Exit.ERROR) from None
         except Problem as problem:
-            fail(f"{problem.detail} {problem.guidance}".strip(), Exit.REFUSED)
+            errors = "".join(f"\n  {item.pointer}: {item.detail} {item.guidance}" for item in problem.errors)
+            fail(f"{problem.detail} {problem.guidance}{errors}".strip(), Exit.REFUSED)
+        except (Unavailable, StoreUnknown) as error:
+            fail(f"The store did not take it: {error}", Exit.ERROR)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            fail(f"{where}{error.strerror or error}", Exit.ERROR)
 
     def print_json(self, value: Any) -> None:  # noqa: ANN401 - any JSON value
         """One JSON document on standard output."""
@@ -111,11 +145,16 @@ def current() -> Context:
     return _CURRENT.get()
 
 
-def read_text(path: Path) -> str:
-    """A text file, or standard input for `-`."""
-    if str(path) == "-":
-        return sys.stdin.read()
+def read_input() -> str:
+    """Standard input as text."""
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        fail(f"{path} cannot be read: {error.strerror}.", Exit.USAGE)
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        fail("Standard input is not UTF-8 text.", Exit.USAGE)
+
+
+def check_seconds(value: float) -> float:
+    """A number of seconds; `nan` passes every comparison and means nothing."""
+    if not 0 <= value < float("inf"):
+        raise typer.BadParameter("that is not a number of seconds")
+    return value

@@ -77,7 +77,7 @@ def _files(settings: Settings) -> list[Line]:
 
 
 async def _gateway(context: Context, settings: Settings) -> AsyncIterator[Line]:
-    client = Client(context.address(), context.composition.environment.get("GATEWAY_KEY", ""))
+    client = Client(context.address(), context.key_if_any())
     try:
         ready = await client.call("GET", "/readyz")
     except Unreachable:

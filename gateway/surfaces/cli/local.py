@@ -2,21 +2,24 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from gateway.catalog.config import settings_schema
 from gateway.catalog.jsonschema_export import catalog_schema
+from gateway.catalog.lint import Checked
 from gateway.catalog.lint import check as check_catalog
 from gateway.catalog.load import read_folder
+from gateway.catalog.mistake import MistakesError
 from gateway.engine.logs import Logs
-from gateway.surfaces.cli.acting import JsonFlag
 from gateway.surfaces.cli.composition import InitOptions
-from gateway.surfaces.cli.context import Exit, current, fail
+from gateway.surfaces.cli.context import Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.doctor import examine
 from gateway.surfaces.cli.render import print_table
 
@@ -55,27 +58,32 @@ def init(
             )
             return
         out = context.out
-        out.print(f"Made a gateway in {made.config.parent}:")
+        out.print(f"Made a gateway in {escape(str(made.config.parent))}:")
         for path in made.files:
-            out.print(f"  {path}")
+            out.print(f"  {escape(str(path))}")
         for path in made.private_files:
-            out.print(f"  {path}  [yellow]private: move it to another machine, it opens the audit log[/]")
+            out.print(f"  {escape(str(path))}  [yellow]private: move it to another machine, it opens the audit log[/]")
         out.print("\nTwo keys, shown this once and kept only as hashes:")
         sys.stdout.write(f"  person {person}:  {made.person_key}\n  caller {made.caller}:  {made.caller_key}\n")
-        out.print(f"\nNext:\n  cd {made.config.parent}\n  gateway check\n  gateway serve")
+        out.print(f"\nNext:\n  cd {escape(shlex.quote(str(made.config.parent)))}\n  gateway check\n  gateway serve")
 
     context.run(work())
 
 
 def _asked(question: str) -> str | None:
-    return input(question).strip() or None
+    try:
+        return input(question).strip() or None
+    except EOFError:
+        return None
 
 
-def serve() -> None:
+def serve(*, as_json: JsonFlag = False) -> None:
     """Serve until SIGTERM or Ctrl-C; both let requests under way be answered first.
 
+    Prints one line of JSON once it listens, with or without --json; the log goes to standard error.
     Exit code 17: the store's state became unknown (or an invariant broke). Start it again; it reads what is there.
     """
+    del as_json  # what is printed is JSON in any case
     context = current()
     settings = context.settings()
     logs = Logs(context.composition.clock)
@@ -101,8 +109,11 @@ def check(
     """Check settings and catalog: every mistake with file, line, a plain sentence and a hint. Exit 1 on mistakes."""
     context = current()
     where = folder or Path(context.settings().catalog_folder)
-    files = read_folder(where)
-    checked = check_catalog(files)
+    try:
+        files = read_folder(where)
+        checked = check_catalog(files)
+    except MistakesError as error:
+        files, checked = {}, Checked(tuple(error.mistakes), None)
     errors = [mistake for mistake in checked.mistakes if not mistake.warning]
     if as_json:
         context.print_json(
@@ -133,8 +144,11 @@ def check(
 
 def schema(
     what: Annotated[str, typer.Argument(help="catalog or settings.")] = "catalog",
+    *,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Print the JSON Schema of the catalog (or the settings) for your editor."""
+    """Print the JSON Schema of the catalog (or the settings) for your editor; it is JSON with or without --json."""
+    del as_json
     if what not in ("catalog", "settings"):
         fail("There is a schema of the `catalog` and one of the `settings`.", Exit.USAGE)
     current().print_json(catalog_schema() if what == "catalog" else settings_schema())
@@ -162,11 +176,26 @@ def recover(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Go on under a new log although store and log contradict each other.")
     ] = False,
+    auditor_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="An auditor's or recovery key: what the audit log knows is taken from it."),
+    ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Let writes go on after the store was restored from a backup. The gateway must be stopped."""
+    """Let writes go on after the store was restored from a backup. The gateway must be stopped.
+
+    With an auditor's key, operations that the store has forgotten keep their keys, so that no repeat of them is carried
+    out, and what was begun after the backup is looked for instead of being sent again.
+    """
     context = current()
-    work = context.composition.recover(context.settings(), person=person, reason=reason, accept_loss=accept_loss)
-    context.out.print(context.run(work))
+    work = context.composition.recover(
+        context.settings(), person=person, reason=reason, accept_loss=accept_loss, auditor_key=auditor_key
+    )
+    said = context.run(work)
+    if as_json:
+        context.print_json({"ok": True, "detail": said})
+    else:
+        context.out.print(said, markup=False)
 
 
 FAULTS_HELP = "Start services that misbehave on purpose, for your own tests; `gateway faults --help` lists them."

@@ -1,5 +1,6 @@
 """The `gateway` program: one tree of commands over the composition it is given."""
 
+import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
@@ -59,8 +60,20 @@ def build() -> typer.Typer:
 def run(composition: Composition, arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
     enter(Context(composition))
+    if not all(_is_text(argument) for argument in arguments):
+        sys.stderr.write("gateway: An argument is not UTF-8 text.\n")
+        return Exit.USAGE
     try:
         typer.main.get_command(build())(list(arguments), prog_name="gateway")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else Exit.ERROR
     return Exit.SUCCESS
+
+
+def _is_text(argument: str) -> bool:
+    """The system hands over bytes that are not text as half characters, which nothing later can write."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

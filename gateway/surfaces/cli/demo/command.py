@@ -11,9 +11,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.surfaces.cli.acting import JsonFlag
 from gateway.surfaces.cli.client import AnswerLost, Unreachable
-from gateway.surfaces.cli.context import Context, Exit, current, fail
+from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.demo.account import Totals
 from gateway.surfaces.cli.demo.processes import DemoFailedError
 from gateway.surfaces.cli.demo.show import Show
