@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from gateway.engine.chance import Chance, SystemChance
 from gateway.engine.clock import Clock, SystemClock
@@ -38,10 +39,19 @@ class App:
                 office.paths.audit,
             )
 
-    async def recover(self, settings: Settings, *, person: str, reason: str, accept_loss: bool) -> str:
+    async def recover(
+        self, settings: Settings, *, person: str, reason: str, accept_loss: bool, auditor_key: Path | None
+    ) -> str:
         """Lift a quarantine, or go on after a loss."""
         return await go_on(
-            settings, self.environment, self.clock, self.chance, person=person, reason=reason, accept_loss=accept_loss
+            settings,
+            self.environment,
+            self.clock,
+            self.chance,
+            person=person,
+            reason=reason,
+            accept_loss=accept_loss,
+            auditor_key=auditor_key,
         )
 
     async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import structlog
 
 from adapters.contract import Transport
+from gateway.catalog.compile import compile_definition
+from gateway.catalog.registry import Catalog
 from gateway.engine.chance import Chance, Ids
 from gateway.engine.clock import Clock
 from gateway.engine.driver import Driver
@@ -22,10 +24,19 @@ from gateway.engine.slots import Slots
 from gateway.engine.submit import Submissions
 from gateway.engine.tasks import Tasks
 from gateway.model.access import Policy
+from gateway.model.action import Action
 from gateway.settings import Settings
 from gateway.store.port import Store, StoreUnknown
 
 log = structlog.get_logger(__name__)
+
+
+class StoredDefinitions(Catalog):
+    """The catalog, also reviving definitions that earlier catalogs stored."""
+
+    def compile(self, definition: bytes) -> Action:
+        """A stored definition as an action."""
+        return compile_definition(definition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,36 @@
 """Founding a gateway (`gateway init`) and going on after a loss (`gateway recover`): rare, careful, audited."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
-from audit.keyfiles import write_key
+from audit.disk import DiskDirectory, log_folder
+from audit.keyfiles import read_recipient_key, write_key
 from audit.keyring import KeyProblem, Recipient, RecipientKey, Role
 from audit.note import NoteSigner
 from audit.trust import TrustPolicy
-from gateway.catalog.config import open_settings
+from gateway.assembly import StoredDefinitions
+from gateway.catalog.config import read_settings
 from gateway.catalog.starter import CATALOG_FILE, STARTER_CATALOG, starter_settings
-from gateway.engine.chance import Chance
+from gateway.engine.chance import Chance, Ids
 from gateway.engine.clock import Clock
+from gateway.engine.hub import Hub
+from gateway.engine.journal import Journal
+from gateway.engine.keys import check_names
+from gateway.engine.reimport import Reimport, Reimported, read_logs
+from gateway.engine.revive import Revival
 from gateway.engine.vaultkey import create_vault_key
 from gateway.model.principal import PrincipalKind
-from gateway.office import ORIGIN_META, QUARANTINE_META, Paths, next_origin, open_office, open_store, read_signers
+from gateway.office import (
+    ORIGIN_META,
+    QUARANTINE_META,
+    Office,
+    Paths,
+    next_origin,
+    open_office,
+    open_store,
+    read_signers,
+)
 from gateway.settings import Settings
 from gateway.store.cipher import create_key
 from gateway.store.port import Record, Refused
@@ -33,9 +50,16 @@ async def found(options: InitOptions, environment: Mapping[str, str], clock: Clo
     for path in (config, catalog, trust, paths.folder):
         if path.exists():
             raise Refused(f"{path} exists already; `gateway init` overwrites nothing. Choose an empty folder.")
-    auditor, auditor_file = _recipient(options.auditor, Role.AUDITOR, folder / "auditor.key", chance)
-    recovery, recovery_file = _recipient(options.recovery, Role.RECOVERY, folder / "recovery.key", chance)
+    auditor, auditor_key = _recipient(options.auditor, Role.AUDITOR, folder / "auditor.key", chance)
+    recovery, recovery_key = _recipient(options.recovery, Role.RECOVERY, folder / "recovery.key", chance)
     signer = _signer(options.origin, chance)
+    check_names(PrincipalKind.PERSON, options.person, options.person)
+    check_names(PrincipalKind.CALLER, CALLER, options.person)
+    text = starter_settings(
+        origin=options.origin, recipients=[str(auditor), str(recovery)], anchors=[str(folder / "anchors")]
+    )
+    settings = read_settings(text.encode(), str(config), environment)
+    # Nothing is written before this line: a refusal leaves the folder as it was.
     for directory in (folder, catalog.parent):
         directory.mkdir(parents=True, exist_ok=True)
     for directory in (paths.folder, paths.log_key.parent, folder / "anchors"):
@@ -45,13 +69,13 @@ async def found(options: InitOptions, environment: Mapping[str, str], clock: Clo
     write_key(paths.log_key, signer.to_line())
     trust.write_text(TrustPolicy((signer.key,)).to_text(), encoding="utf-8")
     catalog.write_text(STARTER_CATALOG, encoding="utf-8")
-    text = starter_settings(
-        origin=options.origin, recipients=[str(auditor), str(recovery)], anchors=[str(folder / "anchors")]
-    )
+    private = {folder / "auditor.key": auditor_key, folder / "recovery.key": recovery_key}
+    private_files = tuple(path for path, key in private.items() if key is not None)
+    for path, key in private.items():
+        if key is not None:
+            write_key(path, key.to_line())
     config.write_text(text, encoding="utf-8")
-    made = {auditor_file, recovery_file} - {None}
-    private_files = tuple(sorted(path for path in made if path is not None))
-    async with open_office(open_settings(config, environment), environment, clock, chance) as office:
+    async with open_office(settings, environment, clock, chance) as office:
         person = await office.keys.create(PrincipalKind.PERSON, options.person, options.person, by="init")
         caller = await office.keys.create(PrincipalKind.CALLER, CALLER, options.person, by="init")
     return Initialised(
@@ -65,14 +89,13 @@ async def found(options: InitOptions, environment: Mapping[str, str], clock: Clo
     )
 
 
-def _recipient(given: str | None, role: Role, path: Path, chance: Chance) -> tuple[Recipient, Path | None]:
+def _recipient(given: str | None, role: Role, path: Path, chance: Chance) -> tuple[Recipient, RecipientKey | None]:
+    """The public key, and the private one if it is made here."""
     if given is None:
         if path.exists():
             raise Refused(f"{path} exists already; a key file is never overwritten.")
-        path.parent.mkdir(parents=True, exist_ok=True)
         key = RecipientKey.generate(role, role.name.lower(), chance.bytes)
-        write_key(path, key.to_line())
-        return key.recipient, path
+        return key.recipient, key
     try:
         return Recipient.parse(given), None
     except KeyProblem as error:
@@ -95,22 +118,68 @@ async def go_on(
     person: str,
     reason: str,
     accept_loss: bool,
+    auditor_key: Path | None = None,
 ) -> str:
     """Let a gateway go on after its store was restored. Writes were held until a person answered for it.
 
+    With `auditor_key` the logs are read, and what they know is never done a second time; without it, whatever the store
+    believes to be unsent goes into doubt, and operations that it does not know are only in the logs.
     With `accept_loss` also when store and files contradict each other: the log goes on under a new origin, and the old
     files stay as they are. Raises `store.port.Refused`.
     """
+    key = None if auditor_key is None else _read_key(auditor_key)
     if accept_loss:
         await _leave_the_old_log(settings, environment, chance, clock)
     async with open_office(settings, environment, clock, chance) as office:
         if office.quarantine is None and not accept_loss:
             return "Nothing to recover: store and audit log agree, and no writes are held."
-        body = {"at": clock.wall_ms(), "person": person, "reason": reason, "why_held": office.quarantine}
+        done = await _take_back(office, clock, chance, key)
+        body = {
+            "at": clock.wall_ms(),
+            "person": person,
+            "reason": reason,
+            "why_held": office.quarantine,
+            "log_read": key is not None,
+            **asdict(done),
+        }
         await office.store.put_meta(QUARANTINE_META, None, (Record("quarantine_lifted", body),))
         signers = read_signers(office.paths.log_key)
     vkey = next(str(signer.key) for signer in signers if signer.name == office.origin)
-    return f"Writes go on. The audit log is {office.origin}; pin its key in your trust policy: log {vkey}"
+    return (
+        f"{_said(done, log_read=key is not None)} Writes go on. The audit log is {office.origin}; pin its key in your"
+        f" trust policy: log {vkey}"
+    )
+
+
+def _read_key(path: Path) -> RecipientKey:
+    try:
+        return read_recipient_key(path)
+    except (OSError, KeyProblem) as error:
+        raise Refused(f"The auditor's key in {path} cannot be used: {error}.") from error
+
+
+async def _take_back(office: Office, clock: Clock, chance: Chance, key: RecipientKey | None) -> Reimported:
+    """Apply to the store what the logs before the present one know."""
+    journal = Journal(office.store, clock, chance, Hub(), owner=Ids(clock, chance).token())
+    work = Reimport(journal, Revival(office.store, StoredDefinitions(())))
+    if key is None:
+        return await work.apply(None)
+    earlier = [signer.name for signer in read_signers(office.paths.log_key) if signer.name != office.origin]
+    folders = [log_folder(office.paths.audit, origin) for origin in earlier]
+    try:
+        return await work.apply(read_logs([DiskDirectory(folder) for folder in folders if folder.is_dir()], key))
+    except KeyProblem as error:
+        raise Refused(f"The audit log cannot be read with this key: {error}.") from error
+
+
+def _said(done: Reimported, *, log_read: bool) -> str:
+    doubted = f"{done.doubted} operations that seemed to be unsent are in doubt now and are looked for."
+    if not log_read:
+        return f"{doubted} The log was not read: what came after the backup is not known to the store."
+    return (
+        f"From the log: {done.buried} operations that the store does not know keep their keys; {doubted}"
+        f" {done.cancelled} were cancelled again; {done.revoked} keys were revoked again."
+    )
 
 
 async def _leave_the_old_log(settings: Settings, environment: Mapping[str, str], chance: Chance, clock: Clock) -> None:

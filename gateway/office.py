@@ -210,7 +210,7 @@ async def _new_origin(
 
 
 def anchor_folder(anchor: Path, settings: Settings, origin: str) -> Path:
-    """Where in an anchor the checkpoints of a log lie: a folder holds one log's, so those after a loss get their own."""
+    """Where in an anchor a log's checkpoints lie: a folder holds those of one log, so one after a loss gets its own."""
     return anchor if origin == settings.audit.origin else anchor / origin.removeprefix(f"{settings.audit.origin}/")
 
 

@@ -12,10 +12,8 @@ import structlog
 
 from adapters.contract import Transport
 from adapters.http.client import HttpAdapter
-from gateway.assembly import Assembly, Ports, assemble
-from gateway.catalog.compile import compile_definition
+from gateway.assembly import Assembly, Ports, StoredDefinitions, assemble
 from gateway.catalog.lint import open_catalog
-from gateway.catalog.registry import Catalog
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.housekeeping import Housekeeping
@@ -25,7 +23,6 @@ from gateway.engine.output import Shaping
 from gateway.engine.ports import NoPoints, Points
 from gateway.engine.tasks import Tasks
 from gateway.model.access import AccessRule, CallerLimits, Policy
-from gateway.model.action import Action
 from gateway.office import Office, open_office
 from gateway.settings import Settings
 from gateway.surfaces.rest.call import SitePorts
@@ -42,14 +39,6 @@ ANSWER_SECONDS = 5.0
 """After everybody who waits was told: how long their answers may take to be written."""
 ABORT_SECONDS = 0.5
 """How long an attempt that began during the drain may go on before it is left to recovery."""
-
-
-class Definitions(Catalog):
-    """The catalog, also reviving definitions that earlier catalogs stored."""
-
-    def compile(self, definition: bytes) -> Action:
-        """A stored definition as an action."""
-        return compile_definition(definition)
 
 
 @dataclass(slots=True)
@@ -87,7 +76,7 @@ async def run_gateway(
     Raises `store.port.Refused` (with a sentence) and `catalog.mistake.CatalogRefused` before anything runs.
     """
     catalog = open_catalog(Path(settings.catalog_folder))
-    definitions = Definitions(catalog.definition(action) for action in catalog.actions.values())
+    definitions = StoredDefinitions(catalog.definition(action) for action in catalog.actions.values())
     listeners: set[tuple[str, int]] = set()
     way = transport or HttpAdapter(clock, denied=lambda host, port: (host, port) in listeners)
     dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -143,7 +132,7 @@ async def _engine(
     # Both: nothing new is taken, and what the restored store still wants to send is not sent.
     gateway.doorkeeper.quarantined = assembly.driver.writes_held = office.quarantine is not None
     gateway.doorkeeper.log_refusal = keeper.refusal
-    unsettled = await assembly.recovery.take_over()
+    unsettled = await assembly.recovery.take_over(restored=office.quarantine is not None)
     log.info("taken_over", unsettled=unsettled)
     site = Site(SitePorts(gateway, office.keys, office.vault, settings, ports.clock, office.store, keeper))
     services.start(assembly.recovery.run(), "recovery")

@@ -16,6 +16,7 @@ from gateway.model.operation import (
     Handle,
     Kind,
     Lease,
+    Now,
     Operation,
     Standing,
     State,
@@ -84,6 +85,23 @@ def _send(draft: Draft, event: Begin, rule: str | None) -> None:
         looks=(),
     )
     draft.fact("attempt", attempt=number, fence=attempt.fence, rule=rule, request=operation.request_sha256)
+
+
+def forgotten(operation: Operation, now: Now) -> Attempt:
+    """The attempt that a restored image does not know of: ended, its socket closed at the latest by our start."""
+    return Attempt(
+        number=len(operation.attempts) + 1,
+        kind=Kind.SEND,
+        fence=operation.fence + 1,
+        started_ms=operation.created_ms,
+        started_boot_ms=now.boot_ms,
+        boot_id=now.boot_id,
+        standing=Standing.DOUBT,
+        ended_ms=now.wall_ms,
+        closed_boot_ms=now.boot_ms,
+        closed_boot_id=now.boot_id,
+        observation="not known to the restored store; it may have been carried out",
+    )
 
 
 def _no_repeat(draft: Draft, permission: Permission) -> None:

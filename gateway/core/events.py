@@ -44,6 +44,14 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """The store was restored from a backup and holds an older image: it must be taken for sent since.
+
+    Either the audit log says so, or nobody can rule it out. Whoever sent it is dead.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseLost:
     """The lease ran out while the attempt was under way and nothing was reported."""
 
@@ -135,6 +143,7 @@ Event = (
     | Observed
     | HeadSeen
     | Restarted
+    | Restored
     | LeaseLost
     | Followed
     | Probed

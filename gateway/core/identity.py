@@ -18,6 +18,8 @@ class Tombstone:
     operation_id: str
     fingerprint: str
     outcome: str | None
+    lost: bool = False
+    """Not retired but lost with a restored store; the audit log alone knows of it, and it may have been executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Rivals:
     """Unsettled, same caller and fingerprint."""
     same_conflict_key: Operation | None = None
     """Unsettled, of anyone."""
+    lost: Tombstone | None = None
+    """Lost with a restored store, same caller and fingerprint."""
     last_final: Operation | None = None
     """The newest final one with the same caller and fingerprint that may have been executed."""
 
@@ -53,7 +57,7 @@ class Verdict:
     code: Code | None = None
     operation: Operation | None = None
     expired_id: str | None = None
-    """Set when only a tombstone is left of the operation named by the key."""
+    """Set when only a tombstone is left of the operation that the ruling rests on."""
 
 
 def decide(candidate: Operation, rivals: Rivals, *, repeat_window_ms: int, is_read: bool) -> Verdict:
@@ -66,6 +70,8 @@ def decide(candidate: Operation, rivals: Rivals, *, repeat_window_ms: int, is_re
         return Verdict(Ruling.REFUSE, Code.PREDECESSOR_UNSETTLED, rivals.same_fingerprint)
     if rivals.same_conflict_key is not None:
         return Verdict(Ruling.REFUSE, Code.PREDECESSOR_UNSETTLED, rivals.same_conflict_key)
+    if rivals.lost is not None and not is_read and (refused := _lost(candidate, rivals.lost)) is not None:
+        return refused
     last = rivals.last_final
     if last is not None and candidate.key is None and not is_read and may_be_repeat(last, candidate, repeat_window_ms):
         if last.delivered:
@@ -85,10 +91,21 @@ def may_be_repeat(last: Operation, candidate: Operation, repeat_window_ms: int) 
     return candidate.created_ms - last.final_ms <= repeat_window_ms
 
 
+def _lost(candidate: Operation, lost: Tombstone) -> Verdict | None:
+    """Of what was lost unsettled nobody knows whether it was executed; what was settled is a repeat without a key."""
+    if lost.outcome is None:
+        return Verdict(Ruling.REFUSE, Code.PREDECESSOR_UNSETTLED, expired_id=lost.operation_id)
+    if candidate.key is None:
+        return Verdict(Ruling.REFUSE, Code.PROBABLE_REPEAT, expired_id=lost.operation_id)
+    return None
+
+
 def _same_key(candidate: Operation, rival: Operation | Tombstone) -> Verdict:
     if rival.fingerprint != candidate.fingerprint:
         named = rival if isinstance(rival, Operation) else None
         return Verdict(Ruling.REFUSE, Code.KEY_REUSED, named)
+    if isinstance(rival, Tombstone) and rival.lost and (refused := _lost(candidate, rival)) is not None:
+        return refused
     if isinstance(rival, Tombstone):
         return Verdict(Ruling.REPLAY, expired_id=rival.operation_id)
     return Verdict(Ruling.REPLAY if rival.final else Ruling.JOIN, operation=rival)

@@ -26,6 +26,7 @@ from gateway.core.events import (
     Polled,
     Probed,
     Restarted,
+    Restored,
 )
 from gateway.core.reconcile.absence import stamp_closed
 from gateway.core.reconcile.fence import fence_under_way
@@ -79,6 +80,24 @@ def _restarted(draft: Draft, event: Restarted) -> None:
 def _kept_due(operation: Operation, now: Now) -> int | None:
     """Looks are made at once; a send keeps the wait that the service may have asked for, also in a crash loop."""
     return operation.next_ms if operation.state in {State.UNRESOLVED, State.READY} else now.wall_ms
+
+
+def _restored(draft: Draft, _event: Restored) -> None:
+    """An attempt that this image does not know of; times that nobody knows any more are taken at their worst."""
+    operation, now = draft.operation, draft.now
+    if operation.state is not State.READY or operation.ambiguous or draft.action.is_read:
+        raise IllegalMoveError(operation.state, "restored", "only a write that seems to be unsent is taken for sent")
+    draft.change(
+        attempts=(*operation.attempts, attempts.forgotten(operation, now)),
+        fence=operation.fence + 1,
+        begun_ms=operation.created_ms if operation.begun_ms is None else operation.begun_ms,
+        recovery_ms=operation.recovery_ms or now.wall_ms + int(draft.action.deadlines.recovery_seconds * 1000),
+        lease=None,
+        looks=(),
+    )
+    draft.saw(Source.RESTART, Finding.INCONCLUSIVE, "the store was restored; it may have been sent since the backup")
+    draft.move("restored", State.IN_DOUBT)
+    doubt.look_ahead(draft)
 
 
 def _lease_lost(draft: Draft, _event: LeaseLost) -> None:
@@ -165,6 +184,7 @@ _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
     Probed: doubt.probed,
     Polled: doubt.polled,
     Restarted: _restarted,
+    Restored: _restored,
     LeaseLost: _lease_lost,
     Followed: _followed,
     BaselineTaken: _baseline,

@@ -44,6 +44,7 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_arrows("held ready", "start_by", "cancelled", "never begun, and too late to start"),
     *_arrows("held ready", "cancel", "cancelled", "not ambiguous"),
     *_arrows("ready", "baseline", "ready", "the look before a first send whose success is proven by state"),
+    *_arrows("ready", "restored", "in_doubt", "the store was restored: it may have been sent since"),
     *_arrows("ready", "repeat_refused", "in_doubt", "ambiguous, and a repeat is no longer allowed"),
     *_arrows("ready", "repeat_refused", "failed", "not ambiguous, and no attempt is left"),
     *_arrows("sending", "answer", "succeeded", "a whole answer that meets the success rule"),

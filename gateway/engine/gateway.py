@@ -20,7 +20,7 @@ from gateway.engine.live import Live
 from gateway.engine.ports import Definitions, Points
 from gateway.engine.recovery import Recovery
 from gateway.engine.revive import Revival
-from gateway.engine.submit import Passage, Request, Submissions, is_known, refusal
+from gateway.engine.submit import Passage, Request, Submissions, gone, is_known, refusal
 from gateway.model.action import Action
 from gateway.model.operation import Executed, Operation, Outcome, Receipt, State
 from gateway.model.principal import Deed, Principal
@@ -157,6 +157,8 @@ class Gateway:
         return tuple(records)
 
     async def _not_new(self, principal: Principal, candidate: Operation, verdict: Verdict) -> View:
+        if verdict.expired_id is not None:
+            raise gone(verdict)
         if verdict.ruling is Ruling.REFUSE:
             problem = refusal(principal, verdict)
             if verdict.code is Code.KEY_REUSED:
@@ -164,15 +166,8 @@ class Gateway:
             if verdict.code is Code.PROBABLE_REPEAT and verdict.operation is not None:
                 problem.extra = {"view": await self._view(verdict.operation)}
             raise problem
-        if verdict.operation is None:
-            raise Problem(
-                Code.KEY_REUSED,
-                "The operation under this key is older than its retention; only its name is left.",
-                "Use a new key for a new task.",
-                operation_id=verdict.expired_id,
-            )
         known = is_known(verdict)
-        view = await self._view(verdict.operation)
+        view = await self._view(present(verdict.operation, "what is answered from is stored"))
         return replace(view, joined=known and not view.operation.final, replayed=known and view.operation.final)
 
     def _store_problem(self, error: BaseException, candidate: Operation) -> BaseException:

@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from gateway.core.agenda import Act, Item
-from gateway.core.events import Restarted
+from gateway.core.events import Restarted, Restored
 from gateway.engine.clock import Clock
 from gateway.engine.driver import Driver
 from gateway.engine.journal import Journal, Lost
@@ -32,6 +32,12 @@ class Reviver(Protocol):
     """Loads what the driver needs of a stored operation: pinned definition, arguments, request bytes."""
 
     async def revive(self, operation: Operation) -> Live: ...
+
+
+def seems_unsent(live: Live) -> bool:
+    """A write that would be sent next: after a restore that may be a second time."""
+    operation = live.operation
+    return operation.state is State.READY and not operation.ambiguous and not live.action.is_read
 
 
 class Recovery:
@@ -169,9 +175,10 @@ class Recovery:
 
     # -- start-up ------------------------------------------------------------------------------------------------
 
-    async def take_over(self) -> int:
+    async def take_over(self, *, restored: bool = False) -> int:
         """At start: every unsettled operation gets a new owner and its next due time. Returns how many there are.
 
+        `restored`: the store is older than its log, so that what seems to be unsent may have been sent.
         Raises StoreUnknown if the store is lost on the way.
         """
         operations = await self._journal.store.unsettled()
@@ -180,7 +187,7 @@ class Recovery:
             async with asyncio.TaskGroup() as group:
                 for operation in operations:
                     await places.acquire()
-                    task = group.create_task(self._take_over(operation))
+                    task = group.create_task(self._take_over(operation, restored=restored))
                     task.add_done_callback(lambda _task: places.release())
         except BaseExceptionGroup as failures:
             if failures.subgroup(StoreUnknown) is None:
@@ -189,11 +196,12 @@ class Recovery:
             raise StoreUnknown(self._journal.store.failed or "lost at the start") from failures
         return len(operations)
 
-    async def _take_over(self, operation: Operation) -> None:
+    async def _take_over(self, operation: Operation, *, restored: bool) -> None:
         live = await self._reviver.revive(operation)
         if operation.state is not State.HELD:
+            forgotten = restored and seems_unsent(live)
             try:
-                await self._journal.apply_surely(live, Restarted())
+                await self._journal.apply_surely(live, Restored() if forgotten else Restarted())
             except Lost:
                 log.warning("taken_over_elsewhere", operation_id=operation.id)
         self._keep(live)

@@ -231,6 +231,28 @@ def refusal(principal: Principal, verdict: Verdict) -> Problem:
     return Problem(present(verdict.code, "a refusal has a code"), detail, guidance, operation_id=named)
 
 
+def gone(verdict: Verdict) -> Problem:
+    """The problem for a candidate that repeats an operation of which only the name is left."""
+    match verdict.code:
+        case Code.PREDECESSOR_UNSETTLED:
+            detail = (
+                "The store was restored from a backup and lost this operation. It was not settled before that, so it"
+                " may have been carried out; nothing was sent."
+            )
+            guidance = (
+                "Do not send it again in another form. A person looks at the service; if it must still be done, they"
+                " submit it with `supersedes`."
+            )
+        case Code.PROBABLE_REPEAT:
+            detail = "An equal operation was finished before the store was restored from a backup."
+            guidance = "Look at the service. If you mean to do it once more, submit it with a new key of your own."
+        case _:
+            detail = "Of the operation under this key only the name is left; nothing was sent."
+            guidance = "Do not use this key again. Use a new key for a new task."
+    code = verdict.code or Code.KEY_REUSED
+    return Problem(code, detail, guidance, operation_id=verdict.expired_id)
+
+
 def is_known(verdict: Verdict) -> bool:
     """The submission is an earlier operation once more: joined to it, or answered from the store."""
     return verdict.ruling in (Ruling.JOIN, Ruling.REPLAY)

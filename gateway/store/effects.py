@@ -7,7 +7,7 @@ from typing import Any
 from gateway.model.operation import Receipt
 from gateway.store.port import Cipher, PayloadKind, SealedFrame
 from gateway.store.records import Draft
-from gateway.store.view import Known
+from gateway.store.view import Known, Lost
 
 
 def payload_context(operation_id: str, kind: PayloadKind) -> bytes:
@@ -51,6 +51,12 @@ class Effects:
     definitions: dict[str, bytes] = field(default_factory=dict)
     delivered: list[dict[str, Any]] = field(default_factory=list)
     retired: list[Known] = field(default_factory=list)
+    tombstones: list[dict[str, Any]] = field(default_factory=list)
+    """Of operations that are not stored."""
+    lost: Lost | None = None
+    """What is lost once this is committed."""
+    given_up: list[dict[str, Any]] = field(default_factory=list)
+    """Lost operations that a person has replaced."""
     meta: dict[str, bytes | None] = field(default_factory=dict)
     keys: dict[str, dict[str, Any]] = field(default_factory=dict)
     revoked: dict[str, int] = field(default_factory=dict)
@@ -99,6 +105,8 @@ class Effects:
             self.definitions,
             self.delivered,
             self.retired,
+            self.tombstones,
+            self.given_up,
             self.meta,
             self.keys,
             self.revoked,

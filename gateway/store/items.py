@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
-from gateway.core.identity import Ruling, Verdict, decide
+from gateway.core.identity import Ruling, Tombstone, Verdict, decide
 from gateway.model.operation import FINAL, Operation, Receipt, State
 from gateway.model.problem import Code, ensure
 from gateway.store import statements
 from gateway.store.codec import raw_id, short_hash
 from gateway.store.effects import Effects
-from gateway.store.port import Admission, Admitted, Change, Changed, SealedFrame, Sealer
+from gateway.store.port import Admission, Admitted, Change, Changed, LostOperation, SealedFrame, Sealer
 from gateway.store.records import Draft
 from gateway.store.view import Known, View, Wants
 
@@ -91,7 +91,7 @@ class Admit(_Base):
     def rule(self, view: View, effects: Effects) -> Promise:
         operation = self.admission.operation
         old = None
-        if operation.supersedes is not None:
+        if operation.supersedes is not None and not view.lost.is_known(operation.supersedes):
             old = view.get(raw_id(operation.supersedes))
             if old is None or not _may_be_superseded(old.operation):
                 named = None if old is None else old.operation
@@ -104,6 +104,9 @@ class Admit(_Base):
         )
         if verdict.ruling is not Ruling.CREATE:
             return _only(Admitted(verdict))
+        if operation.supersedes is not None and old is None:
+            view.lost.give_up(operation.supersedes)
+            effects.given_up.append({"id_": raw_id(operation.supersedes)})
         if old is not None:
             view.change(old, old.operation.but(superseded=True, version=old.version + 1))
             effects.image(old)
@@ -318,6 +321,40 @@ class Prune(_Base):
     def rule(self, view: View, effects: Effects) -> Promise:
         effects.pruned.append((self.origin, self.through_seq))
         return _only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Bury(_Base):
+    """Operations that a restored store lost get their tombstones."""
+
+    lost: tuple[LostOperation, ...]
+
+    def needs(self, wants: Wants) -> None:
+        super(Bury, self).needs(wants)
+        wants.graves |= {raw_id(item.operation_id) for item in self.lost}
+        wants.keys |= {short_hash(item.key) for item in self.lost if item.key is not None}
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        buried = 0
+        for item in self.lost:
+            if view.is_stored(raw_id(item.operation_id)):
+                continue
+            stone = Tombstone(item.operation_id, item.fingerprint, item.outcome, lost=item.executed)
+            effects.tombstones.append(
+                {
+                    "id": raw_id(item.operation_id),
+                    "caller": item.caller,
+                    "action": item.action,
+                    "key_hash": view.bury(stone, item.caller, item.action, item.key),
+                    "fingerprint": item.fingerprint,
+                    "outcome": item.outcome,
+                    "lost": item.executed,
+                }
+            )
+            buried += 1
+        if buried:
+            self._record(view, effects)
+        return _only(buried)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,21 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class LostOperation:
+    """What the audit log knows of an operation that a restored store does not: names that must not be used again."""
+
+    operation_id: str
+    caller: str
+    action: str
+    fingerprint: str
+    key: str | None = None
+    outcome: str | None = None
+    """None: it was not settled when the log ended."""
+    executed: bool = True
+    """Whether it may have been executed; then its arguments alone are refused, too, without a person."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredKey:
     """An API key as stored: its public prefix id and the SHA-256 of its secret part."""
 
@@ -310,6 +325,10 @@ class Store(Protocol):
 
         Rides in the next transaction.
         """
+        ...
+
+    async def bury(self, lost: Sequence[LostOperation], records: Sequence[Record]) -> int:
+        """Leave a tombstone for each that is not stored; returns how many, with the records if there were any."""
         ...
 
     async def retire(self, before_ms: int, limit: int) -> int:

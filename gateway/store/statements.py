@@ -13,6 +13,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    false,
     func,
     insert,
     or_,
@@ -27,6 +28,7 @@ from gateway.store.codec import OPERATION_COLUMNS
 from gateway.store.sql import Lookup, Statement
 from gateway.store.tables import (
     ECHO,
+    LOST,
     RIVAL,
     SETTLED,
     UNSETTLED,
@@ -75,7 +77,10 @@ TOMBSTONE_COLUMNS: Final = (
     tombstones.c.id,
     tombstones.c.fingerprint,
     tombstones.c.outcome,
+    tombstones.c.lost,
 )
+LOST_OPERATIONS: Final = Statement(select(*TOMBSTONE_COLUMNS).where(LOST))
+TOMBSTONE_IDS: Final = Lookup(lambda names: select(tombstones.c.id).where(tombstones.c.id.in_(names)))
 TOMBSTONES: Final = Lookup(lambda names: select(*TOMBSTONE_COLUMNS).where(tombstones.c.key_hash.in_(names)))
 
 
@@ -157,6 +162,7 @@ INSERT_OBSERVATION: Final = Statement(
 DELETE_OBSERVATIONS: Final = Statement(delete(observations).where(observations.c.operation_id == bindparam("id_")))
 INSERT_DEFINITION: Final = Statement(insert(definitions))
 INSERT_TOMBSTONE: Final = Statement(insert(tombstones))
+GIVE_UP: Final = Statement(update(tombstones).where(tombstones.c.id == bindparam("id_")).values(lost=false()))
 INSERT_FRAME: Final = Statement(insert(audit_tail))
 DELETE_FRAMES: Final = Statement(
     delete(audit_tail).where(audit_tail.c.origin == bindparam("origin_"), audit_tail.c.seq <= bindparam("seq_"))

@@ -29,6 +29,8 @@ metadata: Final = MetaData()
 UNSETTLED: Final = text("state NOT IN ('succeeded', 'failed', 'cancelled')")
 """The predicate of the partial indexes. Queries must use this very text, or SQLite does not find the index."""
 SETTLED: Final = text("state IN ('succeeded', 'failed', 'cancelled')")
+LOST: Final = text("lost")
+"""Tombstones of operations that a restored store lost and nobody has given up."""
 RIVAL: Final = text("NOT superseded")
 """Beside `UNSETTLED`: a superseded operation stays watched, but stands in nobody's way."""
 ECHO: Final = text("executed <> 'no' AND effect <> 'read' AND final_ms IS NOT NULL AND NOT superseded")
@@ -129,7 +131,9 @@ tombstones: Final = Table(
     Column("key_hash", LargeBinary(16)),
     Column("fingerprint", String, nullable=False),
     Column("outcome", String),
+    Column("lost", Boolean, nullable=False, comment="known from the audit log only; may have been executed"),
 )
+Index("tombstones_lost", tombstones.c.id, **_where(LOST))
 Index(
     "tombstones_key",
     tombstones.c.key_hash,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.identity import Rivals, Tombstone
-from gateway.core.ids import format_id
+from gateway.core.ids import format_id, parse_id
 from gateway.model.operation import FINAL, Executed, Operation
 from gateway.store import statements
 from gateway.store.codec import OPERATION_COLUMNS, chain_of, decode, short_hash
@@ -16,6 +16,11 @@ from gateway.store.sql import Link, Row
 
 _VERSION_AT = [column.name for column in OPERATION_COLUMNS].index("version")
 _STATE_AT = [column.name for column in OPERATION_COLUMNS].index("state")
+
+
+def tombstone_of(row: Row) -> Tombstone:
+    """The tombstone of a row selected as `statements.TOMBSTONE_COLUMNS`."""
+    return Tombstone(format_id(bytes(row[3])), row[4], row[5], lost=bool(row[6]))
 
 
 class Known:
@@ -84,18 +89,49 @@ class Wants:
     digests: set[str] = field(default_factory=set)
     key_ids: set[str] = field(default_factory=set)
     credentials: set[str] = field(default_factory=set)
+    graves: set[bytes] = field(default_factory=set)
+    """Ids to look for among operations and tombstones."""
+
+
+class Lost:
+    """Operations that a restored store lost and nobody has given up: nearly always none, so they are kept in memory."""
+
+    def __init__(self, stones: Iterable[tuple[Tombstone, str]]) -> None:
+        self._stones = {(caller, stone.fingerprint): stone for stone, caller in stones}
+
+    def copy(self) -> "Lost":
+        """For one batch, whose transaction may fail."""
+        return Lost((stone, caller) for (caller, _), stone in self._stones.items())
+
+    def add(self, stone: Tombstone, caller: str) -> None:
+        """One more."""
+        self._stones[caller, stone.fingerprint] = stone
+
+    def of(self, caller: str, fingerprint: str) -> Tombstone | None:
+        """The one with these arguments of this caller."""
+        return self._stones.get((caller, fingerprint))
+
+    def is_known(self, operation_id: str) -> bool:
+        """Whether an id names one of them."""
+        return any(stone.operation_id == operation_id for stone in self._stones.values())
+
+    def give_up(self, operation_id: str) -> None:
+        """A person replaces it."""
+        self._stones = {names: stone for names, stone in self._stones.items() if stone.operation_id != operation_id}
 
 
 class View:
     """Loaded once per batch, by one query per kind of want; kept true by the rulings."""
 
-    def __init__(self, link: Link, wants: Wants) -> None:
+    def __init__(self, link: Link, wants: Wants, lost: Lost) -> None:
         self._link = link
+        self.lost = lost
         self._known: dict[bytes, Known] = {}
         self._by_key: dict[tuple[bytes, str, str], Known | Tombstone] = {}
         self._by_fingerprint: dict[tuple[str, str], Known] = {}
         self._by_conflict: dict[str, Known] = {}
         self._echoes: dict[tuple[str, str], Known] = {}
+        self._graves = {bytes(row[0]) for row in link.look_up(statements.TOMBSTONE_IDS, wants.graves)}
         self._load(wants)
         self.revocable = {row[0] for row in link.look_up(statements.REVOCABLE_KEYS, wants.key_ids)}
         self.credentials = {row[0] for row in link.look_up(statements.CREDENTIAL_NAMES, wants.credentials)}
@@ -103,13 +139,11 @@ class View:
 
     def _load(self, wants: Wants) -> None:
         link = self._link
-        self.adopt(link.look_up(statements.BY_IDS, wants.ids))
+        self.adopt(link.look_up(statements.BY_IDS, wants.ids | wants.graves))
         for known in self.adopt(link.look_up(statements.BY_KEYS, wants.keys)):
             self._index_key(known)
         for row in link.look_up(statements.TOMBSTONES, wants.keys):
-            key_hash, caller, action, operation_id, fingerprint, outcome = row
-            stone = Tombstone(format_id(bytes(operation_id)), fingerprint, outcome)
-            self._by_key[bytes(key_hash), caller, action] = stone
+            self._by_key[bytes(row[0]), row[1], row[2]] = tombstone_of(row)
         for known in self.adopt(link.look_up(statements.LIVE_FINGERPRINTS, wants.fingerprints)):
             self._by_fingerprint[known.operation.caller, known.operation.fingerprint] = known
         for known in self.adopt(link.look_up(statements.LIVE_CONFLICTS, wants.conflicts)):
@@ -153,8 +187,24 @@ class View:
             same_key=key.operation if isinstance(key, Known) else key,
             same_fingerprint=None if live is None or live is besides else live.operation,
             same_conflict_key=None if conflict is None or conflict is besides else conflict.operation,
+            lost=self.lost.of(*names),
             last_final=None if echo is None else echo.operation,
         )
+
+    def is_stored(self, operation_id: bytes) -> bool:
+        """Whether an operation of that id is stored, or was retired."""
+        return operation_id in self._known or operation_id in self._graves
+
+    def bury(self, stone: Tombstone, caller: str, action: str, key: str | None) -> bytes | None:
+        """A tombstone for what is not stored; the hash of its key, unless something newer bears that already."""
+        self._graves.add(parse_id(stone.operation_id))
+        if stone.lost:
+            self.lost.add(stone, caller)
+        name = b"" if key is None else short_hash(key)
+        if key is None or (name, caller, action) in self._by_key:
+            return None
+        self._by_key[name, caller, action] = stone
+        return name
 
     def create(self, operation_id: bytes, operation: Operation) -> Known:
         """A new operation, which the items after it can meet."""

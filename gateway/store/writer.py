@@ -21,7 +21,7 @@ from gateway.store.points import Points
 from gateway.store.port import Cipher, Sealer, StoreUnknown, Unavailable
 from gateway.store.records import complete
 from gateway.store.sql import Link
-from gateway.store.view import Known, View, Wants
+from gateway.store.view import Known, Lost, View, Wants, tombstone_of
 
 BATCH_MAX: Final = 256
 """Items per transaction: a larger one makes everybody in it wait longer than the sync it saves."""
@@ -53,6 +53,7 @@ class Writer:
         self._sealer: Sealer | None = None
         self._origins: dict[str, int] = {row[1]: row[0] for row in link.fetch(statements.ORIGINS)}
         self._counts = self._load_counts()
+        self._lost = Lost((tombstone_of(row), row[1]) for row in link.fetch(statements.LOST_OPERATIONS, {}))
         self._definitions: set[str] = set()
         """Digests known to be stored; there is one per version of an action."""
         self._touched = False
@@ -120,6 +121,7 @@ class Writer:
             self._hit(points.WRITTEN)
             self._link.commit()
             self._counts = counts
+            self._lost = effects.lost or self._lost
             if effects.close:
                 self._sealer = None
             self._definitions.update(effects.definitions)
@@ -144,13 +146,14 @@ class Writer:
             else:
                 item.needs(wants)
         wants.digests -= self._definitions
-        view = View(self._link, wants)
+        view = View(self._link, wants, self._lost.copy())
         view.definitions |= self._definitions
         promises: list[Promise | None] = []
         for at, item in enumerate(items):
             effects.item = at
             promises.append(None if at in refusals else item.rule(view, effects))
         self._definitions |= view.definitions
+        effects.lost = view.lost
         return promises, refusals
 
     def _seal(self, effects: Effects) -> None:
@@ -199,6 +202,8 @@ class Writer:
         run(statements.MARK_DELIVERED, effects.delivered)
         self._write_names(effects)
         self._retire(effects.retired)
+        run(statements.INSERT_TOMBSTONE, effects.tombstones)
+        run(statements.GIVE_UP, effects.given_up)
         self._write_log(effects)
         counts = self._counted(effects)
         meta = dict(effects.meta)
@@ -296,4 +301,5 @@ def _tombstone(known: Known) -> dict[str, Any]:
         "key_hash": None if operation.key is None else short_hash(operation.key),
         "fingerprint": operation.fingerprint,
         "outcome": outcome_of(operation),
+        "lost": False,
     }

@@ -14,6 +14,7 @@ from gateway.store.items import (
     Admit,
     Alter,
     Attach,
+    Bury,
     Deliver,
     Item,
     Note,
@@ -32,6 +33,7 @@ from gateway.store.port import (
     Admitted,
     Change,
     Changed,
+    LostOperation,
     Record,
     SealedFrame,
     Sealer,
@@ -137,6 +139,11 @@ class Writes(ABC):
         """Forget exported frames; rides in the next transaction."""
         self._ride(Prune(origin, through_seq))
         self._pruned = origin, through_seq
+
+    async def bury(self, lost: Sequence[LostOperation], records: Sequence[Record]) -> int:
+        """Leave a tombstone for each operation that is not stored; how many."""
+        reply: int = await self._submit(Bury(tuple(lost), drafts=drafts(records)))
+        return reply
 
     async def retire(self, before_ms: int, limit: int) -> int:
         """Replace old final operations by tombstones; how many."""

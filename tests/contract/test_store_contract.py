@@ -21,6 +21,7 @@ from gateway.store.inloop import InLoopStore, Medium
 from gateway.store.points import Crash
 from gateway.store.port import (
     Filter,
+    LostOperation,
     PayloadKind,
     Record,
     StoredCredential,
@@ -793,6 +794,67 @@ async def test_retired_operation_leaves_its_names_and_nothing_else(store: Any) -
     assert await admit(store, operation(key="k", fingerprint="f")) == again
     assert (await admit(store, operation(key="k", fingerprint="g"))).code is Code.KEY_REUSED
     assert await admit(store, operation(key="k", fingerprint="f", caller="agent-b")) == Verdict(Ruling.CREATE)
+
+
+def lost(of: Operation, outcome: str | None = "success", *, executed: bool = True) -> LostOperation:
+    return LostOperation(of.id, of.caller, of.action, of.fingerprint, of.key, outcome, executed)
+
+
+async def test_lost_operations_keep_their_names_once_and_over_a_new_start(place: Place, store: Any) -> None:
+    stored, forgotten = operation(key="k0", fingerprint="f0"), operation(key="k", fingerprint="f")
+    await admit(store, stored)
+    before = len(await bodies(store))
+    assert await store.bury([lost(stored), lost(forgotten)], (record(None, "operations_lost"),)) == 1
+    assert await store.bury([lost(stored), lost(forgotten)], (record(None, "operations_lost"),)) == 0
+    assert len(await bodies(store)) == before + 1
+    again = store
+    for at in range(2):
+        again = store if at == 0 else await reopened(place, store)
+        same = await admit(again, operation(key="k", fingerprint="f"))
+        assert same == Verdict(Ruling.REPLAY, expired_id=forgotten.id)
+        keyless = await admit(again, operation(fingerprint="f"))
+        assert keyless == Verdict(Ruling.REFUSE, Code.PROBABLE_REPEAT, expired_id=forgotten.id)
+        assert (await admit(again, operation(key="k", fingerprint="g"))).code is Code.KEY_REUSED
+        theirs = operation(key=f"k{at + 1}", fingerprint="f", caller="agent-b")
+        assert await admit(again, theirs) == Verdict(Ruling.CREATE)
+        await end(again, theirs)
+    assert await admit(again, operation(key="of its own", fingerprint="f")) == Verdict(Ruling.CREATE)
+
+
+async def reopened(place: Place, store: Any) -> Any:
+    await store.close()
+    return await place.open()
+
+
+async def test_what_was_lost_unsettled_is_refused_under_every_key_until_a_person_replaces_it(
+    place: Place, store: Any
+) -> None:
+    forgotten = operation(key="k", fingerprint="f")
+    await store.bury([lost(forgotten, None)], ())
+    refused = Verdict(Ruling.REFUSE, Code.PREDECESSOR_UNSETTLED, expired_id=forgotten.id)
+    for key in ("k", "another", None):
+        assert await admit(store, operation(key=key, fingerprint="f")) == refused
+    theirs = operation(caller="ada", fingerprint="of ada", supersedes=forgotten.id)
+    assert (await store.admit(admission(theirs))).verdict == Verdict(Ruling.CREATE)
+    again = await reopened(place, store)
+    assert await admit(again, operation(key="another", fingerprint="f")) == Verdict(Ruling.CREATE)
+    once_more = operation(caller="ada", fingerprint="of ada, too", supersedes=forgotten.id)
+    assert (await again.admit(admission(once_more))).verdict.code is Code.WRONG_STATE
+
+
+async def test_what_was_lost_and_never_executed_keeps_its_key_only(store: Any) -> None:
+    forgotten = operation(key="k", fingerprint="f")
+    await store.bury([lost(forgotten, "error", executed=False)], ())
+    assert (await admit(store, operation(key="k", fingerprint="f"))).expired_id == forgotten.id
+    assert await admit(store, operation(fingerprint="f")) == Verdict(Ruling.CREATE)
+
+
+async def test_a_key_that_something_newer_bears_stays_with_it(store: Any) -> None:
+    first, second, newer = (operation(key=key, fingerprint=name) for key, name in (("k", "f"), ("k", "g"), ("l", "h")))
+    await admit(store, newer)
+    assert await store.bury([lost(first), lost(second), lost(operation(key="l", fingerprint="i"))], ()) == 3
+    assert (await admit(store, operation(key="k", fingerprint="f"))).expired_id == first.id
+    assert (await admit(store, operation(key="l", fingerprint="h"))).operation == newer
 
 
 async def test_unsettled_and_recent_operations_are_not_retired(store: Any) -> None:

@@ -215,22 +215,24 @@ class Home:
             check=False,
         )
 
-    # -- witnesses -----------------------------------------------------------------------------------------------------
-
-    def verify(self, origin: str = ORIGIN, *, trust: Path | None = None) -> tuple[int, str]:
-        """Exit code and last line of `audit verify` with pinned key and anchors."""
-        anchor = self.folder / "anchors" / origin.removeprefix(ORIGIN).lstrip("/")
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "audit", "verify", str(self.log_folder(origin))),
-                *("--trust", str(trust or self.folder / "trust.policy"), "--anchor", str(anchor)),
-            ],
+    def run_audit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command of the auditor's program."""
+        return subprocess.run(
+            [sys.executable, "-m", "audit", *arguments],
             env=environment(),
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
+
+    # -- witnesses -----------------------------------------------------------------------------------------------------
+
+    def verify(self, origin: str = ORIGIN, *, trust: Path | None = None) -> tuple[int, str]:
+        """Exit code and last line of `audit verify` with pinned key and anchors."""
+        anchor = self.folder / "anchors" / origin.removeprefix(ORIGIN).lstrip("/")
+        trusting = ("--trust", str(trust or self.folder / "trust.policy"), "--anchor", str(anchor))
+        done = self.run_audit("verify", str(self.log_folder(origin)), *trusting)
         return done.returncode, (done.stdout + done.stderr).strip()
 
     def records(self, origin: str = ORIGIN) -> list[Document]:

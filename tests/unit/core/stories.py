@@ -15,6 +15,7 @@ from gateway.core.events import (
     LeaseLost,
     Polled,
     Restarted,
+    Restored,
     Sighting,
 )
 from gateway.model.action import Resend
@@ -147,6 +148,7 @@ STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
     ),
     ("sending", "refused_before_work", "failed"): lambda: Story(action(refused_before_work=BUSY)).send(answer(429)),
     ("sending", "doubt", "in_doubt"): lambda: looked_up().send(TIMEOUT),
+    ("ready", "restored", "in_doubt"): lambda: looked_up().tell(Restored()),
     ("sending", "restart", "in_doubt"): lambda: looked_up().tell(BEGIN, Restarted()),
     ("sending", "lease_lost", "in_doubt"): lambda: lost_lease(looked_up()),
     ("sending", "head", "sending"): lambda: followed().tell(BEGIN, HeadSeen(1, HANDLE, None)),

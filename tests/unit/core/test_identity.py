@@ -64,6 +64,23 @@ def test_a_key_is_remembered_beyond_its_operation() -> None:
     )
 
 
+@pytest.mark.parametrize("candidate", [CANDIDATE, OTHER_KEY, BARE])
+def test_what_a_restored_store_lost_unsettled_is_refused_under_every_key(candidate: Operation) -> None:
+    lost = Tombstone("op_1", OURS.fingerprint, None, lost=True)
+    rivals = Rivals(same_key=lost) if candidate is CANDIDATE else Rivals(lost=lost)
+
+    assert rule(candidate, rivals) == Verdict(Ruling.REFUSE, Code.PREDECESSOR_UNSETTLED, expired_id="op_1")
+    assert rule(BARE, Rivals(lost=lost), is_read=True) == Verdict(Ruling.CREATE)
+
+
+def test_what_a_restored_store_lost_settled_is_a_repeat_unless_a_new_key_is_given_on_purpose() -> None:
+    lost = Tombstone("op_1", OURS.fingerprint, "success", lost=True)
+
+    assert rule(CANDIDATE, Rivals(same_key=lost)) == Verdict(Ruling.REPLAY, expired_id="op_1")
+    assert rule(BARE, Rivals(lost=lost)) == Verdict(Ruling.REFUSE, Code.PROBABLE_REPEAT, expired_id="op_1")
+    assert rule(OTHER_KEY, Rivals(lost=lost)) == Verdict(Ruling.CREATE)
+
+
 @pytest.mark.parametrize("earlier", [OURS, KEYLESS])
 def test_without_a_key_the_same_request_joins_what_is_unsettled(earlier: Operation) -> None:
     assert rule(BARE, Rivals(same_fingerprint=earlier)) == Verdict(Ruling.JOIN, operation=earlier)

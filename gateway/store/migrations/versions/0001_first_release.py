@@ -162,7 +162,16 @@ def upgrade() -> None:
         sa.Column("key_hash", sa.LargeBinary(length=16), nullable=True),
         sa.Column("fingerprint", sa.String(), nullable=False),
         sa.Column("outcome", sa.String(), nullable=True),
+        sa.Column("lost", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index(
+        "tombstones_lost",
+        "tombstones",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("lost"),
+        postgresql_where=sa.text("lost"),
     )
     op.create_index(
         "tombstones_key",
