@@ -19,10 +19,12 @@ actions = typer.Typer(no_args_is_help=True, help="See what this key may run.")
 
 OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="An id, `op_…`.")]
 POLL_SECONDS = 20.0
+ASK_AGAIN_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0)
+"""After a lost answer: pauses before each look for the operation."""
 
 
 def call(
-    action: Annotated[str, typer.Argument(help="Name of a declared action.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="Name of a declared action.")],
     *,
     arg: Annotated[
         list[str] | None, typer.Option("--arg", help="One argument, `name=value`; may be given again.")
@@ -81,27 +83,35 @@ async def _call(
         fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
     except AnswerLost:
         # The submission may have been taken. It carried our key, so we can ask instead of sending again.
-        answer = await _ask_by_key(client, action, key)
+        looked = await _look_by_key(context, client, action, key)
+        if isinstance(looked, str):
+            fail(looked, Exit.UNKNOWN)
+        answer = looked
     await _show(context, client, answer, wait=wait - first_wait)
 
 
-async def _ask_by_key(client: Client, action: str, key: str) -> Answer:
-    try:
-        found = await client.call("GET", "/v1/operations", query={"key": key, "action": action})
-    except (Unreachable, AnswerLost):
-        fail(
-            f"The gateway's answer was lost and it cannot be asked now. The operation may exist under the key {key}."
-            f" Do not submit it under another key; later: gateway operations list --key {key}",
-            Exit.UNKNOWN,
-        )
-    listed = found.document.get("operations", []) if isinstance(found.document, dict) else []
-    if found.is_problem or not listed:
-        fail(
-            f"The gateway's answer was lost, and it knows no operation under the key {key}."
-            " Submitting again under the same key is safe.",
-            Exit.UNKNOWN,
-        )
-    return Answer(200, listed[0], found.headers)
+async def _look_by_key(context: Context, client: Client, action: str, key: str) -> Answer | str:
+    """What the gateway knows under the key, or what to say if it cannot be learnt.
+
+    It is asked more than once: the submission may still be on its way.
+    """
+    for pause in ASK_AGAIN_SECONDS:
+        await context.composition.clock.sleep(pause)
+        try:
+            found = await client.call("GET", "/v1/operations", query={"key": key, "action": action})
+        except (Unreachable, AnswerLost):
+            return (
+                "The gateway's answer was lost, and it cannot be asked now. The operation may exist under the key"
+                f" {key}. Do not submit it under another key; later: gateway operations list --key {key}"
+            )
+        if found.is_problem:
+            refused(found)
+        if found.document["operations"]:
+            return Answer(200, found.document["operations"][0], found.headers)
+    return (
+        f"The gateway's answer was lost, and it knows no operation under the key {key}."
+        " Submitting again under the same key is safe."
+    )
 
 
 async def _arguments(client: Client, action: str, pairs: list[str], text: str | None) -> dict[str, Any]:
@@ -298,7 +308,9 @@ def attest(
 
 
 @runs.command("show")
-def show_run(run: Annotated[str, typer.Argument(help="Your own id of the run.")], *, as_json: JsonFlag = False) -> None:
+def show_run(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Your own id of the run.")], *, as_json: JsonFlag = False
+) -> None:
     """Show every operation of a run, oldest first: read this before you go on after a restart."""
     context = current()
     context.as_json = as_json
@@ -324,7 +336,9 @@ def list_actions(*, as_json: JsonFlag = False) -> None:
 
 
 @actions.command("show")
-def show_action(name: Annotated[str, typer.Argument(help="Name of an action.")], *, as_json: JsonFlag = False) -> None:
+def show_action(
+    name: Annotated[str, typer.Argument(metavar="ACTION", help="Name of an action.")], *, as_json: JsonFlag = False
+) -> None:
     """Show one action: its arguments, and what happens to repeats."""
     context = current()
     context.as_json = as_json

@@ -44,7 +44,7 @@ async def _administer(context: Context, remote: Remote, local: Local) -> Any:  #
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Name of the caller or person.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the caller or person.")],
     *,
     kind: Annotated[PrincipalKind, typer.Option(help="caller: an agent. person: decides and administers.")] = (
         PrincipalKind.CALLER
@@ -111,7 +111,7 @@ def list_keys(*, as_json: JsonFlag = False) -> None:
 
 @keys.command()
 def revoke(
-    key: Annotated[str, typer.Argument(help="The key's beginning, as `keys list` shows it.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key's beginning, as `keys list` shows it.")],
     *,
     as_json: JsonFlag = False,
 ) -> None:
@@ -132,7 +132,7 @@ def revoke(
 
 @credentials.command("set")
 def set_credential(
-    name: Annotated[str, typer.Argument(help="The name that the catalog uses.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that the catalog uses.")],
     *,
     kind: Annotated[str, typer.Option(help="bearer, header, basic (user:password) or query.")] = "bearer",
     header_name: Annotated[str | None, typer.Option(help="Header or query parameter, for these two kinds.")] = None,
@@ -197,7 +197,9 @@ def list_credentials(*, as_json: JsonFlag = False) -> None:
 
 
 @credentials.command()
-def remove(name: Annotated[str, typer.Argument(help="Name of the credential.")], *, as_json: JsonFlag = False) -> None:
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the credential.")], *, as_json: JsonFlag = False
+) -> None:
     """Forget a credential. Actions that need it are refused from then on."""
     context = current()
     context.as_json = as_json

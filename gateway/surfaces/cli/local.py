@@ -143,7 +143,7 @@ def check(
 
 
 def schema(
-    what: Annotated[str, typer.Argument(help="catalog or settings.")] = "catalog",
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="catalog or settings.")] = "catalog",
     *,
     as_json: JsonFlag = False,
 ) -> None:
