@@ -40,8 +40,8 @@ def init(
     if sys.stdin.isatty() and not as_json:
         auditor = auditor or _asked("Public key of an auditor (empty: make one here): ")
         recovery = recovery or _asked("Public recovery key, kept offline (empty: make one here): ")
-    name = origin or f"{os.uname().nodename or 'gateway'}/audit/{context.composition.chance.bytes(4).hex()}"
-    options = InitOptions(folder, name, person, auditor, recovery)
+    made_up = f"{os.uname().nodename or 'gateway'}/audit/{context.composition.chance.bytes(4).hex()}"
+    options = InitOptions(folder, made_up if origin is None else origin, person, auditor, recovery)
 
     async def work() -> None:
         made = await context.composition.initialise(options)
