@@ -122,8 +122,8 @@ class Context:
             fail(f"{where}{error.strerror or error}", Exit.ERROR)
 
     def print_json(self, value: Any) -> None:  # noqa: ANN401 - any JSON value
-        """One JSON document on standard output."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        """One JSON document on standard output; on a terminal without characters that it might obey."""
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
 _CURRENT: ContextVar[Context] = ContextVar("context")

@@ -8,10 +8,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gateway.core.shown import shown
 from gateway.surfaces.cli.context import Exit
 
 OUTCOME_STYLES = {"success": "green", "error": "red", "unknown": "yellow", None: "cyan"}
 RESULT_LINES_MAX = 30
+
+
+def _safe(text: str) -> str:
+    """Text from outside: no markup, and nothing that moves the cursor or turns the reading direction."""
+    return escape(shown(text))
 
 
 def exit_code(document: Mapping[str, Any]) -> Exit:
@@ -33,18 +39,18 @@ def print_operation(out: Console, document: Mapping[str, Any]) -> None:
     word = outcome or "not sent"
     style = OUTCOME_STYLES[outcome]
     again = "  (joined to it)" if document["joined"] else "  (answered from the store)" if document["replayed"] else ""
-    out.print(f"[bold {style}]{word}[/]  {escape(document['action'])}  [dim]{document['operation_id']}[/]{again}")
+    out.print(f"[bold {style}]{word}[/]  {_safe(document['action'])}  [dim]{document['operation_id']}[/]{again}")
     out.print(f"  state {document['state']} · executed {document['executed']}" + _basis(document))
-    out.print(f"  {escape(document['guidance'])}")
+    out.print(f"  {_safe(document['guidance'])}")
     _print_attempts(out, document["attempts"])
     _print_evidence(out, document["evidence"])
     if document["error"] is not None:
-        out.print(f"  [red]error[/] {escape(document['error']['code'])}: {escape(document['error']['detail'])}")
+        out.print(f"  [red]error[/] {_safe(document['error']['code'])}: {_safe(document['error']['detail'])}")
     if document["result"] is not None:
         _print_result(out, document)
     receipt = document["receipt"]
     if receipt is not None:
-        out.print(f"  [dim]audit {escape(receipt['origin'])} entry {receipt['seq']} leaf {receipt['leaf'][:16]}…[/]")
+        out.print(f"  [dim]audit {_safe(receipt['origin'])} entry {receipt['seq']} leaf {receipt['leaf'][:16]}…[/]")
 
 
 def _basis(document: Mapping[str, Any]) -> str:
@@ -58,7 +64,7 @@ def _basis(document: Mapping[str, Any]) -> str:
 
 def _print_attempts(out: Console, attempts: Sequence[Mapping[str, Any]]) -> None:
     for attempt in attempts:
-        seen = escape(attempt["observation"] or "under way")
+        seen = _safe(attempt["observation"] or "under way")
         status = f" {attempt['status']}" if attempt["status"] is not None else ""
         out.print(f"  [dim]{attempt['kind']} {attempt['number']}[/]{status}: {seen} [dim]({attempt['standing']})[/]")
 
@@ -66,7 +72,7 @@ def _print_attempts(out: Console, attempts: Sequence[Mapping[str, Any]]) -> None
 def _print_evidence(out: Console, evidence: Sequence[Mapping[str, Any]]) -> None:
     for item in evidence:
         times = f" x{item['count']}" if item["count"] > 1 else ""
-        out.print(f"  [dim]{item['at']}[/] {item['source']}: {item['finding']}{times} [dim]{escape(item['detail'])}[/]")
+        out.print(f"  [dim]{item['at']}[/] {item['source']}: {item['finding']}{times} [dim]{_safe(item['detail'])}[/]")
 
 
 def _print_result(out: Console, document: Mapping[str, Any]) -> None:
@@ -74,7 +80,7 @@ def _print_result(out: Console, document: Mapping[str, Any]) -> None:
     lines = text.splitlines()
     out.print("  [dim]result, as the service sent it:[/]")
     for line in lines[:RESULT_LINES_MAX]:
-        out.print(f"    {escape(line)}")
+        out.print(f"    {_safe(line)}")
     if len(lines) > RESULT_LINES_MAX:
         out.print(f"    [dim]… {len(lines) - RESULT_LINES_MAX} more lines; use --json[/]")
 
@@ -91,12 +97,12 @@ def print_operations(out: Console, documents: Sequence[Mapping[str, Any]]) -> No
         style = OUTCOME_STYLES[document["outcome"]]
         table.add_row(
             document["operation_id"],
-            escape(document["action"]),
+            _safe(document["action"]),
             document["state"],
             f"[{style}]{document['outcome'] or 'not sent'}[/]",
             document["executed"],
-            escape(document["run"] or ""),
-            escape(document["caller"]),
+            _safe(document["run"] or ""),
+            _safe(document["caller"]),
         )
     out.print(table)
 
@@ -110,5 +116,5 @@ def print_table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[s
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*(_safe(cell) for cell in row))
     out.print(table)
