@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import yaml
@@ -18,6 +19,7 @@ from tests.bench.load import PROPERTIES
 from tests.bench.processes import ROOT, Server, environment, serving
 
 WRITE, READ, HELD = "bench.write", "bench.read", "bench.held"
+HOLD_SECONDS = 120.0
 PLACES = 600
 """Attempts that may be under way at a service: more than anything here asks for."""
 
@@ -67,8 +69,14 @@ class Candidate:
             assert waiting.stdin is not None
             waiting.stdin.write(f"{self.key}\n")
             waiting.stdin.close()
-            while silent.line()["held"] < count:
-                pass
+            # If something keeps the load from holding them all, reading must not wait for ever.
+            alarm = Timer(HOLD_SECONDS, silent.process.terminate)
+            alarm.start()
+            try:
+                while silent.line()["held"] < count:
+                    pass
+            finally:
+                alarm.cancel()
             yield
         finally:
             waiting.kill()
@@ -104,7 +112,11 @@ def make_folder(path: Path, service: int, silent: int) -> Folder:
     settings = yaml.safe_load((path / "gateway.yaml").read_text())
     settings["server"]["port"] = 0
     settings["access"] = [{"name": "all", "decision": "allow"}]
-    settings["limits"] |= {"rate_per_key_per_second_max": 1_000_000, "burst_per_key_max": 1_000_000}
+    settings["limits"] |= {
+        "rate_per_key_per_second_max": 1_000_000,
+        "burst_per_key_max": 1_000_000,
+        "in_flight_per_caller_max": PLACES,
+    }
     (path / "gateway.yaml").write_text(yaml.safe_dump(settings))
     for starter in (path / "catalog").iterdir():
         starter.unlink()

@@ -60,8 +60,12 @@ async def test_a_write_refused_in_the_middle_of_thirty_calls_forks_no_chain_and_
     async with home.running() as api:
         stored = {item["operation_id"] for item in await api.everything()}
         assert sent_before <= stored
+        # Whoever came after the store had failed never became an operation: no id to name, nothing under the key.
+        for number, answer in enumerate(answers):
+            if answer is not None and answer.is_problem and "operation_id" not in answer.document:
+                assert await api.by_key(f"key-part-{number}") is None
         # Whose admission did not reach the disk sent nothing, and its key is free.
-        lost = {item["operation_id"] for item in refused} - stored
+        lost = {item["operation_id"] for item in refused if "operation_id" in item} - stored
         assert not lost & {entry.op for entry in service.ledger.entries}
         for answer in await call_all(api):
             assert answer is not None

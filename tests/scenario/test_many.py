@@ -25,8 +25,9 @@ from tests.scenario.test_late_delivery import NEVER_ABSENT
 SETTLED: Final = 90_000
 OPEN: Final = 10_000
 FAR_MS: Final = 10_000_000
-COMMIT_SHARE_MIN: Final = 32
-"""At least so many take-overs share a transaction, whatever the disk does; a quick one lets fewer gather."""
+COMMIT_SHARE_MIN: Final = 8
+"""At least so many take-overs share a transaction. How many gather depends on what else the machine does (about
+a hundred on a quiet one, twenty on a busy one); what must never be is a transaction for each."""
 
 
 class Counting:
