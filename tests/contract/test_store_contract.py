@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -79,7 +80,7 @@ class FakeDisk:
         return self.free
 
 
-class Place:
+class Place(ABC):
     """Where one test's store lives; opens it as often as the test likes."""
 
     def __init__(self, folder: Path) -> None:
@@ -98,12 +99,12 @@ class Place:
             await attach(store, PlainSealer(known if known and known.origin == origin else PlainHead(origin)))
         return store
 
-    async def _open(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    async def _open(self) -> Any: ...
 
+    @abstractmethod
     async def dead(self, store: Any) -> None:
         """Wait until the store has met its end."""
-        raise NotImplementedError
 
     async def close(self) -> None:
         await self._opened.aclose()
