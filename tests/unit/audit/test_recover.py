@@ -39,15 +39,26 @@ def writer_on(journal: Journal, boot_id: str = "boot-9") -> LogWriter:
     )
 
 
-TAILS: list[tuple[str, Callable[[bytes], bytes]]] = [
-    ("end of file", lambda _: b""),
-    ("zeros", lambda torn: bytes(512 - len(torn) % 64)),
-    ("garbage", lambda torn: bytes((7 * index + 3) % 251 for index in range(400 + len(torn)))),
+def garbage(frame: bytes, cut: int) -> bytes:
+    """Return bytes that cannot complete the frame: the first is never the one that was cut off there."""
+    return bytes([frame[cut] ^ 0xFF]) + bytes((7 * index + 3) % 251 for index in range(400 + cut))
+
+
+def zeros(frame: bytes, cut: int) -> bytes:
+    """Return what a file extended in advance holds there, unless that would be the rest of the frame itself."""
+    tail = bytes(512 - cut % 64)
+    return tail if any(frame[cut:]) else b"\x01" + tail
+
+
+TAILS: list[tuple[str, Callable[[bytes, int], bytes]]] = [
+    ("end of file", lambda _frame, _cut: b""),
+    ("zeros", zeros),
+    ("garbage", garbage),
 ]
 
 
 @pytest.mark.parametrize("behind", [tail[1] for tail in TAILS], ids=[tail[0] for tail in TAILS])
-def test_torn_frame_at_every_offset_is_incomplete_then_recovered(behind: Callable[[bytes], bytes]) -> None:
+def test_torn_frame_at_every_offset_is_incomplete_then_recovered(behind: Callable[[bytes, int], bytes]) -> None:
     base = journal_on_disk()
     base.records(1)
     frame = base.frames[-1].data
@@ -56,12 +67,13 @@ def test_torn_frame_at_every_offset_is_incomplete_then_recovered(behind: Callabl
         base.directory = MemoryDirectory()
         for name, data in whole.items():
             base.directory.put(name, data)
-        torn = frame[:cut] + behind(frame[:cut])
+        added = behind(frame, cut)
+        torn = frame[:cut] + added
         refile(base.directory, lambda data, torn=torn: data + torn)  # type: ignore[misc]  # bound now, not later
         before = base.verify().exit
         if any(torn[: max(4, cut)]) or len(torn) < 4:
             assert before in {Exit.INCOMPLETE, Exit.TAMPERED}, cut
-        if behind(b"") == b"" and cut < len(frame):
+        if not added:
             assert before is Exit.INCOMPLETE, cut
         writer = writer_on(base)
         writer.close(base.tick())
