@@ -91,6 +91,8 @@ _MISSING_HINTS: Mapping[str, str] = {
     "handle": "Say where the answer names the place to follow: a JMESPath, or {header: Location}.",
 }
 
+_TRUE_HINTS: Mapping[str, str] = {"unknown_accepted": "Write true; what you mean in words belongs into “reason”."}
+
 
 def _sentence(error: ErrorDetails) -> tuple[str, str]:
     kind, context = error["type"], error.get("ctx", {})
@@ -103,6 +105,8 @@ def _sentence(error: ErrorDetails) -> tuple[str, str]:
         name, sentence = _BOUNDS[kind]
         bound = context[name]
         return sentence.format(f"{bound:g}" if isinstance(bound, float) else bound), ""
+    if kind == "literal_error" and context["expected"] == "True":
+        return "This can only be true, or be left out.", _TRUE_HINTS.get(str(error["loc"][-1]), "Write true.")
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
         written = error["input"] if isinstance(error["input"], str) else ""

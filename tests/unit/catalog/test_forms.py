@@ -43,6 +43,8 @@ MISTAKES = [
     (BIND, f"    bind: {{in: cookie, name: x}} {H}\n", "must be one of: header", ""),
     (BIND, f"    bind: {{in: header, name: X-Id, window: {{min: 24h}}}} {H}\n", "“margin” is missing", "1h"),
     (BIND, f"{BIND}    unknown_accepted: true {H}\n", "go together", "Say why"),
+    (BIND, f"{BIND}    unknown_accepted: fine {H}\n    reason: x\n", "can only be true", "belongs into “reason”"),
+    (BIND, f"{BIND}    unknown_accepted: false {H}\n    reason: x\n", "can only be true", "Write true"),
     (BIND, f"{BIND}    output: {{max_bytes: 1}} {H}\n", "at least 256", ""),
     ("  things.create:\n", f"  things create: {H}\n", "A name has up to 100", "deployments.create"),
     ("    input:\n", f"    input: 5 {H}\n    output:\n", "mapping of names", ""),

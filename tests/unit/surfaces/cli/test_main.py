@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import typer
 
+from audit.cli import app as audit_app
 from gateway.surfaces.cli.context import Exit
 from gateway.surfaces.cli.main import build
 from tests.unit.surfaces.cli.conftest import Program
@@ -50,6 +51,15 @@ def test_every_command_is_there_and_has_help(program: Program) -> None:
     for arguments in ((), ("operations",), ("keys",), ("credentials",), ("audit",), ("runs",), ("actions",)):
         said = program(*arguments)
         assert "Commands" in said.out + said.err
+
+
+def test_every_command_of_the_auditor_is_a_command_of_the_gateway_at_any_depth(program: Program) -> None:
+    auditors = {name for name, _ in commands(audit_app, "audit ")}
+
+    assert "audit witness serve" in auditors
+    assert auditors <= set(names())
+    for name in auditors:
+        assert f"Usage: gateway {name}" in program(*name.split(), "--help").out
 
 
 def test_every_command_of_the_gateway_speaks_json(program: Program) -> None:
