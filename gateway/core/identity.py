@@ -7,6 +7,7 @@ same answer. The unique indexes of the store stand behind these rules, not inste
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gateway.core.ids import is_minted
 from gateway.model.operation import Executed, Operation
 from gateway.model.problem import Code
 
@@ -65,7 +66,7 @@ def decide(candidate: Operation, rivals: Rivals, *, repeat_window_ms: int, is_re
     if rivals.same_key is not None:
         return _same_key(candidate, rivals.same_key)
     if rivals.same_fingerprint is not None:
-        if candidate.key is None:
+        if not is_keyed(candidate):
             return Verdict(Ruling.JOIN, operation=rivals.same_fingerprint)
         return Verdict(Ruling.REFUSE, Code.PREDECESSOR_UNSETTLED, rivals.same_fingerprint)
     if rivals.same_conflict_key is not None:
@@ -73,11 +74,21 @@ def decide(candidate: Operation, rivals: Rivals, *, repeat_window_ms: int, is_re
     if rivals.lost is not None and not is_read and (refused := _lost(candidate, rivals.lost)) is not None:
         return refused
     last = rivals.last_final
-    if last is not None and candidate.key is None and not is_read and may_be_repeat(last, candidate, repeat_window_ms):
+    if (
+        last is not None
+        and not is_keyed(candidate)
+        and not is_read
+        and may_be_repeat(last, candidate, repeat_window_ms)
+    ):
         if last.delivered:
             return Verdict(Ruling.REFUSE, Code.PROBABLE_REPEAT, last)
         return Verdict(Ruling.REPLAY, operation=last)
     return Verdict(Ruling.CREATE)
+
+
+def is_keyed(candidate: Operation) -> bool:
+    """Whether its caller chose a key for it. A tool mints a new one for each call, so that says nothing of repeats."""
+    return candidate.key is not None and not is_minted(candidate.key)
 
 
 def may_be_repeat(last: Operation, candidate: Operation, repeat_window_ms: int) -> bool:
@@ -95,7 +106,7 @@ def _lost(candidate: Operation, lost: Tombstone) -> Verdict | None:
     """Of what was lost unsettled nobody knows whether it was executed; what was settled is a repeat without a key."""
     if lost.outcome is None:
         return Verdict(Ruling.REFUSE, Code.PREDECESSOR_UNSETTLED, expired_id=lost.operation_id)
-    if candidate.key is None:
+    if not is_keyed(candidate):
         return Verdict(Ruling.REFUSE, Code.PROBABLE_REPEAT, expired_id=lost.operation_id)
     return None
 

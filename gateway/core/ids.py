@@ -18,6 +18,7 @@ _ID = re.compile(rf"{PREFIX}[0-7][{_ALPHABET}]{{{_DIGITS - 1}}}")
 """26 digits of five bits hold 130 bits: the first digit of a 128-bit number is at most 7."""
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_MINTED = re.compile(r"minted-[0-9a-f]{32}")
 
 
 def format_id(raw: bytes) -> str:
@@ -44,10 +45,14 @@ def outward(operation_id: str, form: IdFormat) -> str:
     if form is IdFormat.OP:
         parse_id(operation_id)
         return operation_id
+    uuid, digits = other_forms(operation_id)
+    return digits if form is IdFormat.HEX else uuid
+
+
+def other_forms(operation_id: str) -> tuple[str, str]:
+    """The id as a UUID and in hex. Raises `ValueError` like `parse_id`."""
     digits = parse_id(operation_id).hex()
-    if form is IdFormat.HEX:
-        return digits
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])), digits
 
 
 def check_key(key: str) -> str:
@@ -59,3 +64,14 @@ def check_key(key: str) -> str:
             "Use a short identifier of your own task, for example a task number or a UUID.",
         )
     return key
+
+
+def mint_key(raw: bytes) -> str:
+    """A key for a caller who gave none: a tool makes it to ask by it after a lost answer. Sixteen random bytes."""
+    ensure(len(raw) == _BYTES, "a minted key is made of sixteen bytes")
+    return f"minted-{raw.hex()}"
+
+
+def is_minted(key: str) -> bool:
+    """Whether a tool made the key. It names the operation like any other, but nobody chose it to say "once more"."""
+    return _MINTED.fullmatch(key) is not None

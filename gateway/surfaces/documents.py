@@ -176,7 +176,14 @@ class Submission(Document):
     action: str = Field(min_length=1, max_length=200)
     args: dict[str, Any] = Field(default_factory=dict)
     run: str | None = Field(default=None, min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")
-    key: str | None = Field(default=None, min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")
+    key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Your own key of this task. A tool whose user gave none makes one of the form `minted-` and 32"
+        " hexadecimal digits, to ask by it after a lost answer; repeats are then judged as without a key.",
+    )
     parent: str | None = Field(default=None, pattern=r"^op_[0-7][0-9a-hjkmnp-tv-z]{25}$")
     supersedes: str | None = Field(default=None, pattern=r"^op_[0-7][0-9a-hjkmnp-tv-z]{25}$")
     correlation_id: str | None = Field(default=None, min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")

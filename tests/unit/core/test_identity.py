@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.identity import Rivals, Ruling, Tombstone, Verdict, decide
+from gateway.core.ids import mint_key
 from gateway.model.operation import Executed, Operation, State
 from gateway.model.problem import Code
 from tests.unit.core.builders import T0, operation
@@ -27,6 +28,7 @@ def rule(candidate: Operation, rivals: Rivals, *, is_read: bool = False) -> Verd
 CANDIDATE = replace(OURS, id="op_2")
 BARE = replace(KEYLESS, id="op_2")
 OTHER_KEY = replace(OURS, id="op_2", key="task-10")
+MINTED = replace(OURS, id="op_2", key=mint_key(bytes(16)))
 UNSETTLED = [State.HELD, State.READY, State.SENDING, State.ACCEPTED, State.IN_DOUBT, State.UNRESOLVED]
 
 
@@ -158,3 +160,32 @@ def test_a_keyless_request_soon_after_an_equal_one(candidate: Operation, last: O
 
 def test_reads_may_be_repeated_at_will() -> None:
     assert rule(after(1), Rivals(last_final=ended()), is_read=True) == Verdict(Ruling.CREATE)
+
+
+# --- keys that a tool made -------------------------------------------------------------------------------------------
+
+
+def test_a_minted_key_names_its_operation_like_any_other() -> None:
+    first = replace(MINTED, id="op_1")
+
+    assert rule(MINTED, Rivals(same_key=first)) == Verdict(Ruling.JOIN, operation=first)
+    assert rule(replace(MINTED, fingerprint=OTHER), Rivals(same_key=first)).code is Code.KEY_REUSED
+
+
+def test_a_minted_key_does_not_say_that_a_repeat_is_meant() -> None:
+    lost = Tombstone("op_1", OURS.fingerprint, "success", lost=True)
+
+    for bare, minted in ((BARE, MINTED), (after(1), replace(MINTED, created_ms=T0 + 1))):
+        for rivals in (
+            Rivals(same_fingerprint=OURS),
+            Rivals(last_final=ended()),
+            Rivals(last_final=ended(delivered=False)),
+            Rivals(lost=lost),
+        ):
+            assert rule(minted, rivals) == rule(bare, rivals)
+            assert rule(minted, rivals) != Verdict(Ruling.CREATE)
+
+
+def test_only_the_exact_form_of_a_minted_key_counts_as_minted() -> None:
+    for key in ("minted-deploy", "minted-" + "0" * 31, "minted-" + "A" * 32, "minted-" + "0" * 33):
+        assert rule(replace(MINTED, key=key), Rivals(last_final=ended())) == Verdict(Ruling.CREATE)

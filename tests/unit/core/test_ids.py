@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.ids import check_key, format_id, outward, parse_id
+from gateway.core.ids import check_key, format_id, is_minted, mint_key, outward, parse_id
 from gateway.model.action import IdFormat
 from gateway.model.problem import BrokenInvariantError, Code, Problem
 
@@ -77,3 +77,13 @@ def test_unusable_keys_are_a_problem_that_does_not_repeat_them(key: str) -> None
         check_key(key)
     assert caught.value.code is Code.INVALID_KEY
     assert not key or key not in caught.value.detail + caught.value.guidance or key == " a"
+
+
+def test_a_minted_key_is_usable_and_told_from_one_that_somebody_chose() -> None:
+    minted = mint_key(RAW)
+
+    assert check_key(minted) == minted == f"minted-{RAW.hex()}"
+    assert is_minted(minted)
+    assert not any(is_minted(key) for key in ("", "minted-", minted + "0", minted[:-1], minted.upper(), f" {minted}"))
+    with pytest.raises(BrokenInvariantError):
+        mint_key(bytes(15))

@@ -105,7 +105,7 @@ def test_a_lost_answer_is_asked_for_by_key_and_never_sent_again(caller: Program,
 
     assert said.code == 0, said.err
     assert said.document["outcome"] == "success"
-    assert said.document["key"].startswith("cli-")
+    assert said.document["key"].startswith("minted-")
     assert hall.sent == before + 1
 
 
@@ -121,7 +121,7 @@ def test_a_lost_submission_is_unknown_and_names_its_key(
 
     assert (never.code, lost.code) == (3, 3), (never, lost)
     assert "Submitting again under the same key is safe" in never.err
-    key = re.findall(r"gateway operations list --key (cli-[0-9a-f]{32})", lost.err)[0]
+    key = re.findall(r"gateway operations list --key (minted-[0-9a-f]{32})", lost.err)[0]
     while not (listed := caller.json("operations", "list", "--key", key)["operations"]):
         pass
     assert caller("operations", "wait", listed[0]["operation_id"]).code == 0
