@@ -11,7 +11,7 @@ from gateway.engine.submit import Request
 from gateway.model.action import Action, Resend
 from gateway.model.operation import Executed, Outcome, State
 from gateway.model.problem import Code, Problem
-from gateway.store.port import Filter
+from gateway.store.port import Filter, StoreUnknown, Unavailable
 from gateway.surfaces.documents import AttestRequest, Submission
 from gateway.surfaces.rest.call import Call, Reply, invalid_query
 from gateway.surfaces.wire import operation_document, parse_instant
@@ -64,11 +64,17 @@ async def submit(call: Call) -> Reply:
     first = await call.ports.gateway.submit(call.who, request)
     view = first
     if seconds > 0 and not _is_answer(first):
-        later = await call.ports.gateway.wait(call.who, first.operation.id, seconds)
-        view = View(
-            later.operation, later.action, later.receipt, later.result, first.joined, first.replayed, first.created
-        )
+        view = await _later(call, first, seconds)
     return operation_reply(call, view)
+
+
+async def _later(call: Call, first: View, seconds: float) -> View:
+    try:
+        seen = await call.ports.gateway.wait(call.who, first.operation.id, seconds)
+    except (Unavailable, StoreUnknown):
+        # It exists, and its caller must learn under which id, whatever cannot be read of it just now.
+        return first
+    return View(seen.operation, seen.action, seen.receipt, seen.result, first.joined, first.replayed, first.created)
 
 
 def operation_reply(call: Call, view: View) -> Reply:

@@ -11,6 +11,7 @@ import orjson
 import structlog
 from aiohttp import web
 
+from gateway.core.ids import PREFIX
 from gateway.model.problem import Code, Problem
 from gateway.surfaces.wire import problem_document
 
@@ -30,6 +31,22 @@ def unexpected() -> Problem:
         Code.INTERNAL,
         "The gateway failed in an unexpected way while answering.",
         "Whether anything was created is not certain: ask by your key before you submit again.",
+    )
+
+
+def store_unavailable(named: str | None, *, reads: bool) -> Problem:
+    """The store did not answer. `named` is the id in the address, of an operation or of anything else."""
+    guidance = (
+        "Ask again in a moment; reading changes nothing. Do not submit anything again in another form."
+        if reads
+        else "Whether this call changed anything is not certain: read what is there before you make it again."
+    )
+    return Problem(
+        Code.STORE_UNAVAILABLE,
+        "The store could not be read, so what it holds is not known just now.",
+        guidance,
+        operation_id=named if named is not None and named.startswith(PREFIX) else None,
+        retry_after_seconds=1.0 if reads else None,
     )
 
 

@@ -46,7 +46,7 @@ class Route:
     @property
     def statuses(self) -> tuple[int, ...]:
         """Every status with which a problem may come, in order: its own, and those of the door."""
-        door = (403, 500) if self.open else (401, 403, 429, 500)
+        door = (403, 500) if self.open else (401, 403, 429, 500, 503)
         return tuple(sorted({*self.problems, *door} - set(self.answers)))
 
 

@@ -13,12 +13,12 @@ from aiohttp import hdrs, web
 
 from gateway.engine.gate import Bucket
 from gateway.model.problem import Code, Problem
-from gateway.store.port import Refused
+from gateway.store.port import Refused, StoreUnknown, Unavailable
 from gateway.surfaces.rest import openapi
 from gateway.surfaces.rest.call import Call, Reply, SitePorts
 from gateway.surfaces.rest.events import Stream, stream
 from gateway.surfaces.rest.health import Metrics, metrics
-from gateway.surfaces.rest.protocol import SECURITY_HEADERS, Server, unexpected
+from gateway.surfaces.rest.protocol import SECURITY_HEADERS, Server, store_unavailable, unexpected
 from gateway.surfaces.rest.routes import ROUTES, Route
 from gateway.surfaces.rest.table import Place, Table
 from gateway.surfaces.wire import problem_document
@@ -29,6 +29,7 @@ IDLE_SECONDS = 75.0
 """A connection without a whole request is closed after this long: a head that never ends holds nothing for ever."""
 LINGER_SECONDS = 2.0
 """How long the rest of a refused body is read and thrown away, so that its sender gets to read the refusal."""
+_READS = (hdrs.METH_GET, hdrs.METH_HEAD)
 RETRY_SECONDS = 1.0
 """`Retry-After` of a refusal that names no time of its own but may be tried again."""
 
@@ -131,6 +132,10 @@ class Site:
             reply = await self._reply(route, call)
         except Problem as problem:
             reply = self._problem(problem)
+        except (Unavailable, StoreUnknown) as error:
+            # Where a submission or a change meets this it says more; here ends whatever else asks the store.
+            log.warning("store_unavailable", route=name, reason=str(error))
+            reply = self._problem(store_unavailable(call.parameters.get("id"), reads=request.method in _READS))
         except ConnectionError:
             raise
         except Exception:

@@ -2,8 +2,14 @@
 
 import asyncio
 import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 
 from fixtures.service.server import DeployService
+from gateway.store.port import Unavailable
 from gateway.surfaces.documents import OperationDocument, OperationPage, ProblemDocument, RunDocument
 from tests.unit.surfaces.door import Answer, Door, Home, open_door
 
@@ -221,6 +227,58 @@ async def test_bounds_on_what_is_under_way_refuse_and_say_when_to_come_again(
         await service.release()
 
     refused(problem, 429, "too_many_requests")
+
+
+# -- a store that cannot be read ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def unreadable(door: Door) -> Iterator[None]:
+    """For a while the table of operations is not there."""
+    connection = sqlite3.connect(door.home.folder / "data" / "gateway.db")
+    connection.execute("ALTER TABLE operations RENAME TO elsewhere")
+    try:
+        yield
+    finally:
+        connection.execute("ALTER TABLE elsewhere RENAME TO operations")
+        connection.close()
+
+
+async def test_a_store_that_cannot_be_read_is_said_to_be_so_and_not_our_confusion(
+    door: Door, service: DeployService
+) -> None:
+    made = document(await door.submit("look", run="r-1"))
+    place = made.links.self
+    with unreadable(door):
+        reads = [await door.call("GET", path) for path in (place, f"{place}?wait=1", "/v1/operations", "/v1/runs/r-1")]
+        deeds = [await door.call("POST", f"{place}/{deed}") for deed in ("reconcile", "cancel")]
+    after = document(await door.call("GET", place))
+
+    for answer in reads:
+        assert "reading changes nothing" in refused(answer, 503, "store_unavailable").guidance
+        assert answer.headers["Retry-After"] == "1"
+    for answer in deeds:
+        assert "read what is there before" in refused(answer, 503, "store_unavailable").guidance
+    assert {answer.document.get("operation_id") for answer in (*reads[:2], *deeds)} == {made.operation_id}
+    assert reads[2].document.get("operation_id") is None
+    assert after == made
+    assert "request_failed" not in door.log.getvalue()
+
+
+async def test_a_submission_that_was_taken_is_answered_with_its_id_though_the_store_cannot_be_read_any_more(
+    door: Door, service: DeployService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unread(*_arguments: object) -> None:
+        raise Unavailable("planted")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(door.running.assembly.gateway, "wait", unread)
+        answer = await door.submit("deploy", wait=10)
+    made = document(answer, 202)
+
+    assert answer.headers["Location"] == made.links.self
+    assert (await door.until(made.operation_id, "succeeded"))["outcome"] == "success"
+    assert len(service.ledger.entries) == 1
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
