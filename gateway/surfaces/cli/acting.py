@@ -1,5 +1,6 @@
 """Commands of callers: call, operations, runs, actions."""
 
+import asyncio
 import json
 import sys
 from typing import Annotated, Any, NoReturn
@@ -7,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.markup import escape
 
+from gateway.core.ids import mint_key
 from gateway.core.strictjson import JsonError, parse
 from gateway.surfaces.cli.asking import ask, client_of, path_of, refused, segment
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
@@ -21,6 +23,8 @@ OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="An 
 POLL_SECONDS = 20.0
 ASK_AGAIN_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0)
 """After a lost answer: pauses before each look for the operation."""
+LOOK_BACK_SECONDS = 2.0
+"""After Ctrl-C: how long the gateway may take to tell the operation's id."""
 
 
 def call(
@@ -30,7 +34,7 @@ def call(
         list[str] | None, typer.Option("--arg", help="One argument, `name=value`; may be given again.")
     ] = None,
     args: Annotated[str | None, typer.Option("--args", help="All arguments as a JSON object; `-` reads them.")] = None,
-    key: Annotated[str | None, typer.Option(help="Your own key for this task; made if not given.")] = None,
+    key: Annotated[str | None, typer.Option(help="Your own key for this task, new for each time you mean it.")] = None,
     run: Annotated[str | None, typer.Option(help="Your own id of this run.")] = None,
     supersedes: Annotated[str | None, typer.Option(help="Unresolved operation to replace; people only.")] = None,
     wait: Annotated[float, typer.Option(callback=check_seconds, help="Seconds to wait for the outcome.")] = 25.0,
@@ -42,9 +46,11 @@ def call(
     """
     context = current()
     context.as_json = as_json
-    minted = key or f"cli-{context.composition.chance.bytes(16).hex()}"
-    work = _call(context, action, arg or [], args, key=minted, run=run, supersedes=supersedes, wait=wait)
-    context.interrupted = (_interrupted(minted), Exit.UNKNOWN)
+    # Ours if none was given: a lost answer can be asked for, and a repeat of the same call is noticed all the same.
+    name = key or mint_key(context.composition.chance.bytes(16))
+    work = _call(context, action, arg or [], args, key=name, run=run, supersedes=supersedes, wait=wait)
+    context.interrupted = (_interrupted(name), Exit.UNKNOWN)
+    context.look_back = lambda: _look_back(context, action, name)
     context.run(work)
 
 
@@ -53,6 +59,25 @@ def _interrupted(key: str) -> str:
         f"Interrupted. The operation may exist under the key {key} and goes on without you."
         f" Do not submit it again; see: gateway operations list --key {key}"
     )
+
+
+def _goes_on_without_you(operation: str) -> str:
+    return (
+        f"Interrupted. The operation {operation} goes on without you."
+        f" Do not submit it again; for its outcome: gateway operations wait {operation}"
+    )
+
+
+async def _look_back(context: Context, action: str, key: str) -> str | None:
+    """After Ctrl-C: the operation's id, if the gateway tells it at once."""
+    try:
+        async with asyncio.timeout(LOOK_BACK_SECONDS):
+            found = await client_of(context).call("GET", "/v1/operations", query={"key": key, "action": action})
+    except (Unreachable, AnswerLost, TimeoutError):
+        return None
+    if found.is_problem or not found.document["operations"]:
+        return None
+    return _goes_on_without_you(found.document["operations"][0]["operation_id"])
 
 
 async def _call(
@@ -246,6 +271,7 @@ def wait(
     context = current()
     context.as_json = as_json
     client = client_of(context)
+    context.interrupted = (_goes_on_without_you(operation), Exit.UNKNOWN)
 
     async def work() -> None:
         answer = await ask(client, "GET", path_of(operation))

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
@@ -49,6 +49,8 @@ class Context:
     as_json: bool = False
     interrupted: tuple[str, int] = ("Interrupted.", 130)
     """What to say, and the exit code, after Ctrl-C."""
+    look_back: Callable[[], Coroutine[Any, Any, str | None]] | None = None
+    """Asked once after Ctrl-C, within seconds, for a sentence that says more; it may look, and must not change."""
 
     @property
     def out(self) -> Console:
@@ -103,7 +105,7 @@ class Context:
         try:
             return asyncio.run(work)
         except KeyboardInterrupt:
-            fail(*self.interrupted)
+            fail(self._last_words(), self.interrupted[1])
         except Refused as refused:
             fail(str(refused), Exit.ERROR)
         except MistakesError as error:
@@ -120,6 +122,16 @@ class Context:
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             fail(f"{where}{error.strerror or error}", Exit.ERROR)
+
+    def _last_words(self) -> str:
+        said, _code = self.interrupted
+        if self.look_back is None:
+            return said
+        try:
+            return asyncio.run(self.look_back()) or said
+        except KeyboardInterrupt:
+            # Somebody is in a hurry.
+            return said
 
     def print_json(self, value: Any) -> None:  # noqa: ANN401 - any JSON value
         """One JSON document on standard output; on a terminal without characters that it might obey."""
