@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+from audit.bodies import Body
 from audit.disk import Directory
 from audit.epochs import EpochKeys
 from audit.export import Exporter, Row, rows_of
@@ -12,7 +13,7 @@ from audit.head import Head
 from audit.keyring import Entropy, Recipient, SealKey
 from audit.log import files_head
 from audit.receipts import Receipt
-from audit.record import Frame
+from audit.record import Frame, Kind
 from audit.recover import recover
 from audit.seal import Sealer, SegmentLimits
 
@@ -83,6 +84,10 @@ class LogWriter:
     def seal(self, t_ms: int) -> None:
         """Seal what is not sealed yet."""
         self._store(self._sealer.seal(t_ms))
+
+    def note(self, body: Body, kind: Kind, t_ms: int) -> None:
+        """Add a clear entry (erasure, key change, anchor result), sealed at once."""
+        self._store([*self._sealer.note(body, kind, t_ms), *self._sealer.seal(t_ms)])
 
     def heartbeat(self, t_ms: int) -> None:
         """Record and seal that nothing happened."""
