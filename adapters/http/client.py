@@ -10,7 +10,7 @@ from adapters.http.addresses import refusal, spellings
 from adapters.http.connector import open_session, socket_factory
 from adapters.http.flight import Flight, current
 from adapters.http.refusals import ConnectDeadline, Refused, Stop
-from adapters.http.request import WholeBody, origin_of, prepare
+from adapters.http.request import origin_of, prepare
 from adapters.http.resolver import Lookup, VettedResolver, system_lookup
 from adapters.http.selftest import prove
 from adapters.http.sockets import Denied
@@ -72,13 +72,7 @@ class HttpAdapter:
     async def _converse(self, flight: Flight, session: ClientSession, *, context: bool | tls.Context) -> None:
         request = flight.prepared
         response = await session.request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            data=WholeBody(request.body) if request.body else None,
-            ssl=context,
-            proxy=request.proxy,
-            allow_redirects=False,
+            flight.exchange.method, request.url, ssl=context, proxy=request.proxy, allow_redirects=False
         )
         try:
             await self._read(flight, response)

@@ -5,9 +5,11 @@ trace hook on sent headers runs at the same moment, but costs every attempt a ch
 the connection.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiohttp import (
+    ClientConnectionResetError,
     ClientConnectorError,
     ClientHandlerType,
     ClientOSError,
@@ -18,8 +20,12 @@ from aiohttp import (
     DummyCookieJar,
     ServerDisconnectedError,
     TCPConnector,
+    hdrs,
 )
 from aiohttp.connector import Connection
+from aiohttp.http import StreamWriter
+from aiohttp.typedefs import LooseHeaders
+from multidict import CIMultiDict
 
 from adapters.http.flight import Flight, current
 from adapters.http.refusals import AddressRefused, Broken
@@ -31,6 +37,53 @@ if TYPE_CHECKING:
 
 _NO_TIMEOUT = ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 """Both deadlines are ours: the library's total clock would also cover what we do after the answer."""
+
+
+class WholeRequest(ClientRequest):
+    """The request of the current attempt, whose bytes are final: nothing is added, and all of it is written at once.
+
+    The library would make the head anew from its own idea of the headers, and hand a body over in a task of its own.
+    """
+
+    def update_headers(self, headers: LooseHeaders | None) -> None:
+        """For a proxy's CONNECT, which the library writes, and which takes the name of the host from here."""
+        del headers  # there are none: they are in the message
+        self.headers = CIMultiDict({hdrs.HOST: self.url.host_port_subcomponent or ""})
+
+    def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
+        """Nothing to add."""
+
+    def update_content_encoding(self, data: object) -> None:
+        """Nothing to encode."""
+
+    def update_body_from_data(self, body: object, _stacklevel: int = 3) -> None:
+        """Nothing to take: the message holds the body."""
+
+    def update_transfer_encoding(self) -> None:
+        """Nothing to choose: the message states its length."""
+
+    async def send(self, conn: Connection) -> ClientResponse:
+        """Hand the message to the transport and await its answer. Raises `ClientOSError` if the connection is gone."""
+        protocol = conn.protocol
+        if protocol is None:
+            raise ClientOSError("the connection ended before the request")
+        writer = StreamWriter(protocol, self.loop)
+        try:
+            await writer.write(current.get().prepared.message, drain=False)
+        except ClientConnectionResetError as exc:
+            raise ClientOSError("the connection ended before the request") from exc
+        return self.response_class(
+            self.method,
+            self.url,
+            writer=None,
+            continue100=None,
+            timer=self._timer,
+            request_info=self.request_info,
+            traces=[],
+            loop=self.loop,
+            session=self._session,
+            stream_writer=writer,
+        )
 
 
 class Connector(TCPConnector):
@@ -55,7 +108,7 @@ class Connector(TCPConnector):
         """Raises `SendRefused`, or what the library raises while connecting."""
         connection, sock = await self._quiet_connection(req, traces, timeout)
         try:
-            current.get().connected(connection, sock, req)
+            current.get().connected(connection, sock)
         except BaseException:
             connection.close()
             raise
@@ -106,6 +159,7 @@ def open_session(factory: SocketFactory, resolver: VettedResolver, *, reuse: boo
         timeout=_NO_TIMEOUT,
         trust_env=False,
         auto_decompress=False,
+        request_class=WholeRequest,
         raise_for_status=False,
         middlewares=(never_again,),
     )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from aiohttp import ClientRequest, ClientResponse, StreamReader
+from aiohttp import ClientResponse, StreamReader
 from aiohttp.connector import Connection
 
 from adapters.contract import Framing, Head, Hooks, HttpExchange, Phase
@@ -60,7 +60,7 @@ class Flight:
             raise SentTwice("a second send within one attempt was stopped")
         self.entered = True
 
-    def connected(self, connection: Connection, sock: CountingSocket | None, request: ClientRequest) -> None:
+    def connected(self, connection: Connection, sock: CountingSocket | None) -> None:
         """A connection stands: note the byte count, then let the owner say no. Raises `SendRefused`.
 
         Nothing of the request has been handed to the transport here, so a refusal is proof that nothing left.
@@ -76,7 +76,7 @@ class Flight:
         self.baseline = sock.sent
         if sock.quiet_at is not None:
             sock.harden()
-        self.expected = message_bytes(request)
+        self.expected = len(self.prepared.message)
         self.peer = _peer(transport)
         self.tls = tls.evidence(transport)
         try:
@@ -116,7 +116,7 @@ class Flight:
         raw = response.raw_headers
         self.head = head = Head(response.status, kept_headers(raw))
         self.phase = Phase.RESPONSE_STARTED
-        method = self.prepared.method
+        method = self.exchange.method
         self.framing, trouble = framing(method, head.status, (version[0], version[1]), raw)
         if trouble is not None:
             self.contradictions.append(trouble)
@@ -174,16 +174,6 @@ class Flight:
         if self.socket is not None:
             self.socket.on_close = None
             self.socket.close()
-
-
-def message_bytes(request: ClientRequest) -> int:
-    """Size of head and body as they will be serialised; all parts are ASCII by the checks in `request`."""
-    target = str(request.url) if request.proxy is not None and not request.is_ssl() else request.url.raw_path_qs
-    size = len(request.method) + len(target) + len("  HTTP/1.1\r\n") + len("\r\n")
-    for name, value in request.headers.items():
-        size += len(name) + len(value) + len(": \r\n")
-    body = request.body
-    return size if isinstance(body, bytes) else size + (body.size or 0)
 
 
 def _below_tls(transport: asyncio.Transport) -> asyncio.Transport:

@@ -9,22 +9,18 @@ import re
 import urllib.parse
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import TYPE_CHECKING
 
-from aiohttp import Payload
 from yarl import URL
 
 from adapters.contract import HttpExchange, HttpTarget, Secret
 from adapters.http.refusals import Refused
-
-if TYPE_CHECKING:
-    from aiohttp.abc import AbstractStreamWriter
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
 _VALUE = re.compile(r"[\x20-\x7e\t]*")
 _URL = re.compile(r"[\x21\x24-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e|]+")
 """Visible ASCII without `"`, `#`, `<`, `>`, `\\`, `^`, backtick, braces: none may stand raw in a request line."""
+_AUTHORITY = re.compile(r"[^:]+://[^/?]*")
 _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
@@ -47,68 +43,48 @@ _OWNED = frozenset(
 1xx answer, not only 100, releases a body that waits for `Expect: 100-continue`."""
 _DEFAULT_PORT = {"http": 80, "https": 443}
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
+_BODILESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Without a body these state no length; every other method states that it is zero."""
 _FORBIDDEN_METHODS = frozenset({"CONNECT", "TRACE"})
-
-
-class WholeBody(Payload):
-    """A request body that goes to the transport in one write together with the head.
-
-    One write is what makes "nothing is buffered any more" mean "everything was handed to the operating system".
-    """
-
-    _value: bytes
-
-    def __init__(self, value: bytes) -> None:
-        super().__init__(value, content_type="application/octet-stream")
-        self._size = len(value)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The body as text; only the base class asks for it."""
-        return self._value.decode(encoding, errors)
-
-    async def write(self, writer: "AbstractStreamWriter") -> None:
-        """Hand everything over."""
-        await writer.write(self._value)
-
-    async def write_with_length(self, writer: "AbstractStreamWriter", content_length: int | None) -> None:
-        """Hand everything over; the length is the body's own, since no exchange may set that header."""
-        await writer.write(self._value[:content_length])
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A request that passed every check, credential joined. Its credential makes it unfit for any repr."""
 
-    method: str
     url: URL = field(repr=False)
-    headers: list[tuple[str, str]] = field(repr=False)
-    body: bytes = field(repr=False)
+    """The origin only: path and query are in the message, and in no exception of the library."""
+    message: bytes = field(repr=False)
+    """Head and body, which leave in one write. One write is what makes "nothing is buffered any more" mean "everything
+    was handed to the operating system"; and what is written as it stands here has exactly this length."""
     proxy: URL | None = field(repr=False)
 
 
 def prepare(exchange: HttpExchange, *, keep_alive: bool) -> Prepared:
     """Check and assemble; raises `Refused` with a sentence that quotes nothing of the input."""
-    method = exchange.method
+    method, body, target = exchange.method, exchange.body, exchange.target
     if not _METHOD.fullmatch(method) or method in _FORBIDDEN_METHODS:
         raise Refused("the request's method is not allowed")
-    text = exchange.url
-    _check_url(text, exchange.target)
+    path = _path_of(exchange.url, target)
     headers = [("Connection", "keep-alive" if keep_alive else "close")]
     names = {"connection"}
     for name, value in exchange.headers:
-        _check_header(name, value)
-        names.add(name.lower())
+        names.add(_known_name(name))
+        if not _VALUE.fullmatch(value):
+            raise Refused("a request header's value holds characters that are not allowed")
         headers.append((name, value))
-    _add_defaults(headers, names, needs_type=bool(exchange.body) or method in _BODY_METHODS)
+    _add_defaults(headers, names, needs_type=bool(body) or method in _BODY_METHODS)
     if exchange.secret is not None:
-        text = _join(exchange.secret, text, headers, names)
-    return Prepared(
-        method=method,
-        url=URL(text, encoded=True),
-        headers=headers,
-        body=exchange.body,
-        proxy=_proxy(exchange.target.proxy),
-    )
+        path = _join(exchange.secret, path, headers, names)
+    if body or method not in _BODILESS_METHODS:
+        headers.append(("Content-Length", str(len(body))))
+    url, host = _known_home(target.origin)
+    proxy = _proxy(target.proxy)
+    if proxy is not None and url.scheme == "http":
+        path = f"http://{host}{path}"
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n"
+    return Prepared(url=url, message=head.encode("ascii") + body, proxy=proxy)
 
 
 def _add_defaults(headers: list[tuple[str, str]], names: set[str], *, needs_type: bool) -> None:
@@ -123,24 +99,28 @@ def _add_defaults(headers: list[tuple[str, str]], names: set[str], *, needs_type
         headers.append(("Content-Type", "application/octet-stream"))
 
 
-def _check_header(name: str, value: str) -> None:
+@functools.lru_cache(maxsize=4096)
+def _known_name(name: str) -> str:
+    """A header's name in lower case, if an exchange may set it. Names come from the catalog and repeat."""
     if not _TOKEN.fullmatch(name):
         raise Refused("a request header's name holds characters that are not allowed")
-    if not _VALUE.fullmatch(value):
-        raise Refused("a request header's value holds characters that are not allowed")
-    if name.lower() in _OWNED:
+    lowered = name.lower()
+    if lowered in _OWNED:
         raise Refused("a request header is one that only the gateway itself sets")
+    return lowered
 
 
-def _check_url(text: str, target: HttpTarget) -> None:
+def _path_of(text: str, target: HttpTarget) -> str:
+    """Path and query as they stand in a URL within the target's origin, beginning with a slash."""
     if not _URL.fullmatch(text):
         raise Refused("the request's URL holds characters that are not allowed")
     wanted = _known_origin(target.origin)
     rest = text.removeprefix(target.origin)
-    if len(rest) != len(text) and rest[:1] in {"", "/", "?"}:
-        return
-    if origin_of(text) != wanted:
-        raise Refused("the request's URL lies outside the service's origin")
+    if len(rest) == len(text) or rest[:1] not in {"", "/", "?"}:
+        if origin_of(text) != wanted:
+            raise Refused("the request's URL lies outside the service's origin")
+        rest = _AUTHORITY.sub("", text, count=1)
+    return rest if rest.startswith("/") else f"/{rest}"
 
 
 def origin_of(text: str) -> tuple[str, str, int]:
@@ -166,6 +146,13 @@ _known_origin = functools.lru_cache(maxsize=4096)(origin_of)
 """Origins come from the catalog and repeat; whole URLs do not and are not kept."""
 
 
+@functools.lru_cache(maxsize=4096)
+def _known_home(origin: str) -> tuple[URL, str]:
+    """An origin that passed `origin_of`, as the library takes it, and as the Host header names it."""
+    url = URL(origin, encoded=True)
+    return url, url.host_port_subcomponent or ""
+
+
 def _plain_host(host: str, *, bracketed: bool) -> bool:
     """Whether the host reads the same to every parser: a name, a dotted quad, or an IPv6 address in brackets.
 
@@ -185,20 +172,20 @@ def _plain_host(host: str, *, bracketed: bool) -> bool:
     return True
 
 
-def _join(secret: Secret, url: str, headers: list[tuple[str, str]], names: set[str]) -> str:
-    """Add the credential as the last step; returns the URL. What is wrong with it is said without quoting it."""
+def _join(secret: Secret, path: str, headers: list[tuple[str, str]], names: set[str]) -> str:
+    """Add the credential as the last step; returns the path. What is wrong with it is said without quoting it."""
     if not _TOKEN.fullmatch(secret.name) or not secret.value or not _VALUE.fullmatch(secret.value):
         raise Refused("the credential holds characters that cannot be sent")
     if secret.kind == "query":
-        separator = "&" if "?" in url else "?"
+        separator = "&" if "?" in path else "?"
         quoted = urllib.parse.quote(secret.value, safe="")
-        return f"{url}{separator}{urllib.parse.quote(secret.name, safe='')}={quoted}"
+        return f"{path}{separator}{urllib.parse.quote(secret.name, safe='')}={quoted}"
     if secret.kind not in {"bearer", "header", "basic"}:
         raise Refused("the credential is of a kind that HTTP cannot carry")
     if secret.name.lower() in names or secret.name.lower() in _OWNED:
         raise Refused("the credential's header is already set by the request")
     headers.append((secret.name, secret.value))
-    return url
+    return path
 
 
 @functools.lru_cache(maxsize=64)

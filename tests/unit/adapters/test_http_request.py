@@ -259,3 +259,39 @@ async def test_proxy_that_is_none_is_refused(
 async def test_ca_file_that_cannot_be_read_is_refused(adapter: HttpAdapter, owner: Owner, exchange: Exchanger) -> None:
     sent = exchange("https://service.example", ca_file="/nowhere/ca.pem")
     assert_refused(await adapter.attempt(sent, owner.hooks))
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("HTTP://127.0.0.1:{port}/things?a", b"/things?a"),
+        ("HTTP://127.0.0.1:{port}", b"/"),
+        ("http://127.0.0.1:{port}", b"/"),
+        ("http://127.0.0.1:{port}?q=/x", b"/?q=/x"),
+        ("http://127.0.0.1:{port}//a?http://other.example/", b"//a?http://other.example/"),
+    ],
+)
+async def test_path_on_the_wire_is_the_urls_own(
+    url: str, path: bytes, adapter: HttpAdapter, owner: Owner, exchange: Exchanger
+) -> None:
+    async with serving(answer) as peer:
+        await adapter.attempt(exchange(peer, url=url.format(port=peer.port)), owner.hooks)
+    assert peer.requests[0].startswith(b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("method", "length"), [("GET", None), ("HEAD", None), ("DELETE", b"0"), ("POST", b"0"), ("PUT", b"0")]
+)
+async def test_request_without_a_body_states_its_length_where_one_could_be(
+    method: str, length: bytes | None, adapter: HttpAdapter, owner: Owner, exchange: Exchanger
+) -> None:
+    async with serving(answer) as peer:
+        seen = await adapter.attempt(exchange(peer, method, body=b""), owner.hooks)
+    stated = [line for line in peer.requests[0].split(b"\r\n") if line.startswith(b"Content-Length")]
+    assert stated == ([] if length is None else [b"Content-Length: " + length])
+    assert seen.bytes_written == seen.bytes_expected == len(peer.requests[0])
+
+
+async def test_path_and_query_reach_no_exception_of_the_library(exchange: Exchanger) -> None:
+    sent = exchange("http://service.example", secret=Secret("query", "api_key", CANARY))
+    assert str(prepare(sent, keep_alive=False).url) == "http://service.example"
