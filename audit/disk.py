@@ -57,8 +57,12 @@ class Directory(Protocol):
         """Put `old` in the place of `new` in one step."""
         ...
 
+    def unlink(self, name: str) -> None:
+        """Take a file's name away. Raises FileNotFoundError if there is none."""
+        ...
+
     def sync_folder(self, folder: str) -> None:
-        """Return only when names made or changed in the folder survive a loss of power."""
+        """Return only when names made, changed or taken away in the folder survive a loss of power."""
         ...
 
     def lock(self) -> None:
@@ -147,6 +151,9 @@ class DiskDirectory:
 
     def rename(self, old: str, new: str) -> None:
         (self._path / old).replace(self._path / new)
+
+    def unlink(self, name: str) -> None:
+        (self._path / name).unlink()
 
     def sync_folder(self, folder: str) -> None:
         _sync_folder(self._path / folder)

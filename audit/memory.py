@@ -11,7 +11,7 @@ from audit.disk import LogLocked, folder_of
 Hook = Callable[[str, str, int], int | None]
 """Called before each step with (operation, name, bytes); may raise OSError, or say how many bytes `append` takes.
 
-Operations: append, sync, truncate, open, rename, sync_folder, read.
+Operations: append, sync, truncate, open, rename, unlink, sync_folder, read.
 """
 
 Choose = Callable[[int], int]
@@ -55,6 +55,11 @@ class MemoryDirectory:
         self._now[new] = self._inode(old)
         del self._now[old]
 
+    def unlink(self, name: str) -> None:
+        self.step("unlink", name)
+        self._inode(name)
+        del self._now[name]
+
     def sync_folder(self, folder: str) -> None:
         self.step("sync_folder", folder)
         kept = {name: inode for name, inode in self._durable.items() if folder_of(name) != folder}
@@ -73,6 +78,7 @@ class MemoryDirectory:
         self._now[name] = self._durable[name] = _Inode(bytearray(content), content)
 
     def remove(self, name: str) -> None:
+        """Take a file away at once and durably, as a test or an attacker would."""
         del self._now[name]
         self._durable.pop(name, None)
 
