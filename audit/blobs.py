@@ -79,7 +79,7 @@ class BlobRef:
 
 
 class BlobWriter:
-    """Writes one blob piece by piece, never holding more than a chunk; as a context it leaves nothing without `finish`."""
+    """Writes one blob piece by piece, holding no more than a chunk; as a context it leaves nothing without `finish`."""
 
     def __init__(self, directory: Directory, entropy: Entropy) -> None:
         self._directory = directory

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from audit.bodies import SegmentOpen
+from audit.holdings import Reference, references
 from audit.keyring import Ratchet, RecipientKey, WrongKey, commit_to, open_record, open_secret
 from audit.record import Entry
 
@@ -25,8 +26,10 @@ class BadContent:
 class Contents:
     """Follows the record keys of one segment after another."""
 
-    def __init__(self, key: RecipientKey) -> None:
+    def __init__(self, key: RecipientKey, meet: Callable[[Reference], None] = lambda _: None) -> None:
+        """`meet` is told of every blob that a record names."""
         self._key = key
+        self._meet = meet
         self._ratchet: Ratchet | None = None
         self._lost = False
         self.checked = 0
@@ -44,6 +47,13 @@ class Contents:
         except WrongKey as error:
             return BadContent("share", None, str(error))
         return None
+
+    def join(self, checked: int | None, named: Sequence[Reference], *, closed: bool) -> None:
+        """Take in what another process found in a whole segment."""
+        self.checked += checked or 0
+        self.closed_segments += closed
+        for reference in named:
+            self._meet(reference)
 
     def leave(self) -> None:
         """The next segment has no opening that could be read."""
@@ -68,9 +78,11 @@ class Contents:
         if commit_to(record_key) != entry.header.commit:
             return BadContent("commit", entry, f"record {seq} was made with another key than its place demands")
         try:
-            open_record(record_key, entry.header, entry.body)
+            plaintext = open_record(record_key, entry.header, entry.body)
         except WrongKey:
             return BadContent("tag", entry, f"record {seq} does not decrypt: its header or its content was changed")
+        for reference in references(seq, plaintext):
+            self._meet(reference)
         self.checked += 1
         return None
 

@@ -9,6 +9,7 @@ from audit.bodies import SegmentOpen, read_body
 from audit.contents import Contents
 from audit.disk import Directory
 from audit.fields import Malformed
+from audit.holdings import Reference
 from audit.keyring import RecipientKey
 from audit.log import Chunk, chunks
 from audit.record import FLAG_DAY, VERSION, Entry, Kind
@@ -35,6 +36,8 @@ class Piece:
     contents: int | None = None
     closed: bool = False
     """The segment was never sealed to the auditor's key."""
+    named: list[Reference] = field(default_factory=list)
+    """The blobs that its records name, if they were opened."""
     records: Records | None = field(default=None, repr=False)
     """Gives the records between two indexes; None once they have been checked or are not at hand."""
 
@@ -77,7 +80,8 @@ def whole_segment(directory: Directory, first: int, size: int, key: RecipientKey
 
     Runs in a process of its own. Says nothing about roots, seals and checkpoints: those need what comes before.
     """
-    contents = None if key is None else Contents(key)
+    named: list[Reference] = []
+    contents = None if key is None else Contents(key, named.append)
     whole: Piece | None = None
     end = 0
     for chunk in chunks(directory, first, limit=size):
@@ -97,7 +101,7 @@ def whole_segment(directory: Directory, first: int, size: int, key: RecipientKey
         return None
     whole.records = None
     if contents is not None:
-        whole.contents, whole.closed = contents.checked, bool(contents.closed_segments)
+        whole.contents, whole.closed, whole.named = contents.checked, bool(contents.closed_segments), named
     return whole
 
 

@@ -90,6 +90,9 @@ class Report:
     pruned_size: int = 0
     receipts_checked: int = 0
     contents_checked: int | None = None
+    blobs: int = 0
+    blob_bytes: int = 0
+    blobs_named: int | None = None
     anchors: list[AnchorState] = field(default_factory=list)
     witnesses_asked: bool = False
     unanchored_accepted: bool = False
@@ -163,6 +166,9 @@ class Report:
         lines = [f"receipts   {self.receipts_checked} agree with their entries"] if self.receipts_checked else []
         if self.contents_checked is not None:
             lines.append(f"contents   {self.contents_checked} records opened with the key they were committed to")
+        if self.blobs or self.blobs_named:
+            named = "no auditor key used" if self.blobs_named is None else f"named {self.blobs_named} times by records"
+            lines.append(f"blobs      {self.blobs} files, {_bytes(self.blob_bytes)}, hashed; {named}")
         return lines
 
     def _unseen(self) -> str:

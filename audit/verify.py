@@ -11,6 +11,7 @@ from audit.claims import AnchorSource, Claims, Settle, Witnessed, anchor_sources
 from audit.compare import Comparison
 from audit.contents import Contents
 from audit.disk import Directory
+from audit.holdings import Holdings
 from audit.keyring import RecipientKey
 from audit.log import LogContradiction, read_open, segment_name, segments
 from audit.note import NoteKey
@@ -92,13 +93,15 @@ def verify(
     report.bytes = sum(max(0, size) for size in sizes.values())
     extra = extra or Extra()
     comparison = Comparison(report, claims, Expected(extra.receipts, report.origin or _only_origin(policy)))
-    contents = None if extra.key is None else Contents(extra.key)
+    holdings = Holdings(directory, report)
+    contents = None if extra.key is None else Contents(extra.key, holdings.meet)
     if extra.started is not None:
-        extra.started(report.bytes)
+        extra.started(report.bytes + holdings.size())
     walk = Walk(directory, report, comparison, keys, settle=settle, contents=contents, progress=extra.progress)
     listed = [(first, size) for first, size in sorted(sizes.items()) if size > 0][:-1]
     with reading_ahead(directory, listed, extra.key, extra.jobs) as take:
         walk.run(sizes, take)
+    holdings.check_files(extra.progress)
     if contents is not None:
         _judge_contents(report, contents)
     report.first_seq = report.end_seq - report.entries if report.entries else 0
@@ -173,6 +176,7 @@ def _judge_tail(report: Report, options: VerifyOptions, now_ms: int) -> None:
 
 def _judge_contents(report: Report, contents: Contents) -> None:
     report.contents_checked = contents.checked
+    report.blobs_named = report.blobs_named or 0
     if contents.closed_segments:
         text = f"{contents.closed_segments} segments were not sealed to this auditor's key; their records stay unread"
         report.add(Finding("key_unusable", Exit.NOT_PROVEN, text))

@@ -140,8 +140,7 @@ class Walk:
         self._pass_piece(piece)
         self._prepared = False
         if self._contents is not None:
-            self._contents.checked += piece.contents or 0
-            self._contents.closed_segments += piece.closed
+            self._contents.join(piece.contents, piece.named, closed=piece.closed)
         self._ledger.check_pending_seal()
 
     def _grown(self, first: int, size: int) -> int:

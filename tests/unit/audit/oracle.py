@@ -222,6 +222,9 @@ class Oracle:
             self.segment(name, last=name == names[-1])
         if self.full:
             self.exits.add(INCOMPLETE)
+        for name, data in self.files.items():
+            if re.fullmatch(r"blobs/[0-9a-f]{64}", name) and sha(data).hex() != name[6:]:
+                self.exits.add(TAMPERED)
         self.tail(unsealed_max)
         self.checkpoints(anchor_age_ms, unanchored=unanchored)
         if not self.end or not self.pinned:

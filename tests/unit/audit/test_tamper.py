@@ -543,7 +543,7 @@ def test_report_names_are_stable() -> None:
         "first_epoch", "last_epoch",
         "key_pinned", "checkpoints", "anchors", "unanchored_accepted", "tail_entries", "unsealed_entries",
         "unsealed_since_ms", "tail_age_ms",
-        "pruned_size", "receipts_checked", "contents_checked", "witnesses_asked",
+        "pruned_size", "receipts_checked", "contents_checked", "witnesses_asked", "blobs", "blob_bytes", "blobs_named",
         "restarts", "notes", "findings", "findings_total",
     }  # fmt: skip
 
