@@ -235,6 +235,10 @@ class Erasure:
         return entry
 
 
+RECIPIENTS = 1
+LOG_KEY = 2
+
+
 @dataclass(frozen=True, slots=True)
 class KeyChange:
     """Kind 7: keys were exchanged. `what`: 1 recipients (digests of the lists), 2 log key (SHA-256 of the vkeys)."""
@@ -252,7 +256,7 @@ class KeyChange:
         fields = FieldReader(body)
         entry = cls(fields.uint(1), fields.take(32), fields.take(32), fields.text(1))
         fields.end()
-        if entry.what not in {1, 2}:
+        if entry.what not in {RECIPIENTS, LOG_KEY}:
             raise Malformed(f"unknown key change {entry.what}")
         return entry
 

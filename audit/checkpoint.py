@@ -12,7 +12,7 @@ from typing import Self
 from audit.chain import HASH_BYTES
 from audit.disk import Directory, LogError, append_all, write_whole
 from audit.log import Follower, segment_name, segments
-from audit.note import BadNote, NoteKey, NoteSigner, open_note
+from audit.note import BadNote, NoteKey, NoteSigner, UnknownSigner, open_note
 
 CHECKPOINT = "checkpoint"
 HISTORY = "checkpoints.log"
@@ -55,10 +55,19 @@ def open_checkpoint(note: bytes, keys: Sequence[NoteKey]) -> Checkpoint:
 
     Raises:
         UnknownSigner: no signature by any of the keys.
-        BadNote: malformed, a signature that does not fit, or signed by the key of another log.
+        BadNote: malformed, a signature that does not fit, or signed by the key of another log, or by one that was not
+            in force at that size.
     """
     checkpoint = Checkpoint.from_text(open_note(note, keys))
-    open_note(note, [key for key in keys if key.name == checkpoint.origin])
+    own = [key for key in keys if key.name == checkpoint.origin]
+    in_force = [key for key in own if key.signs_tree(checkpoint.size)]
+    open_note(note, own)
+    if len(in_force) == len(own):
+        return checkpoint
+    try:
+        open_note(note, in_force)
+    except UnknownSigner as error:
+        raise BadNote(f"a checkpoint of {checkpoint.size} entries by a key that was not in force there") from error
     return checkpoint
 
 
@@ -97,8 +106,11 @@ class Publisher:
         signer: NoteSigner,
         anchors: Sequence[Directory] = (),
         sinks: Sequence[Callable[[str], None]] = (),
+        old_keys: Sequence[NoteKey] = (),
     ) -> None:
         """Take the log's folder, its key (named like its origin), and folders that keep copies elsewhere.
+
+        `old_keys` are those that signed this log's checkpoints before the present one.
 
         `sinks` get each new note once, such as a printer or standard output; one that raises OSError is named in the
         result behind the anchors.
@@ -106,6 +118,7 @@ class Publisher:
         self._sinks = tuple(sinks)
         self._directory = directory
         self._signer = signer
+        self._keys = (signer.key, *old_keys)
         self._anchors = tuple(anchors)
         self._follower: Follower | None = None
         self._last: Published | None = None
@@ -217,7 +230,7 @@ class Publisher:
                     raise
                 continue
             try:
-                found.append(open_checkpoint(note, [self._signer.key]))
+                found.append(open_checkpoint(note, self._keys))
             except BadNote as error:
                 raise PublishRefused(f"a checkpoint that exists cannot be trusted: {error}") from error
         return sorted(found, key=lambda checkpoint: checkpoint.size)

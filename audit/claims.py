@@ -88,6 +88,8 @@ class Claims:
         labels = list(dict.fromkeys(source.label for source in anchors))
         self.states = [AnchorState(label) for label in labels]
         self._own_anchor: int | None = None
+        self.unsigned: list[str] = []
+        """Where the log's own folder has checkpoints that no pinned key signed; an old key may be missing."""
         if witnessed is not None:
             self._own_anchor = len(labels)
             self.states.append(AnchorState("witnesses of the policy"))
@@ -129,8 +131,15 @@ class Claims:
     def _stream(self, source: AnchorSource, anchor: int | None, size: int) -> Iterator[Claim]:
         smallest = 0
         try:
-            for note in _notes(source, size):
-                checkpoint = open_checkpoint(note, self._keys)
+            for note in notes_in(source, size):
+                try:
+                    checkpoint = open_checkpoint(note, self._keys)
+                except UnknownSigner:
+                    if anchor is not None:
+                        raise
+                    # What follows may be signed by a key that replaced this one.
+                    self.unsigned.append(source.place)
+                    continue
                 if checkpoint.size < smallest:
                     error = BadNote(f"a checkpoint of {checkpoint.size} entries behind one of {smallest}")
                     self._bad(source, anchor, error)
@@ -156,8 +165,6 @@ class Claims:
             finding = Finding("bad_anchor", Exit.NOT_PROVEN, f"{source.place}: {error}", hint=hint)
         elif isinstance(error, Incomplete):
             finding = Finding("torn_checkpoint", Exit.INCOMPLETE, f"{source.place}: {error}")
-        elif isinstance(error, UnknownSigner):
-            finding = Finding("foreign_checkpoint", Exit.TAMPERED, f"{source.place}: not signed by the pinned key")
         else:
             finding = Finding("bad_checkpoint", Exit.TAMPERED, f"{source.place}: {error}")
         self._report(finding)
@@ -174,7 +181,7 @@ def _settled_size(source: AnchorSource, settle: Settle) -> int:
     return size
 
 
-def _notes(source: AnchorSource, size: int) -> Iterator[bytes]:
+def notes_in(source: AnchorSource, size: int) -> Iterator[bytes]:
     """The notes in a file: one alone as the checkpoint file has it, or many, each followed by a blank line."""
     waiting, offset, found = b"", 0, 0
     while offset < size:

@@ -39,7 +39,7 @@ class Contents:
     def enter(self, opened: SegmentOpen, first: int) -> BadContent | None:
         """Begin a segment; a share made for this key that does not open is told."""
         self._ratchet, self._lost = None, False
-        if all(share.key_id != self._key.recipient.key_id for share in opened.shares):
+        if not self._key.may_open(opened, first):
             self.closed_segments += 1
             return None
         try:

@@ -5,27 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from hashlib import sha256
 from typing import Self
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA512
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from audit.bodies import NO_SIGNATURE, SIGNATURE_BYTES, SegmentOpen, certificate_message, recipients_digest
 from audit.fields import text, uint
+from audit.kem import KEM_X25519, KEMS, PRIVATE_BYTES, CannotOpen
 from audit.record import Header, unpad
 
 SECRET_BYTES = 32
-KEM_X25519 = 0x0020
-"""DHKEM(X25519, HKDF-SHA256) by its RFC 9180 number, used with HKDF-SHA256 and AES-256-GCM."""
 
 Entropy = Callable[[int], bytes]
 
@@ -67,13 +64,9 @@ def decode_key(value: str) -> bytes:
     return raw
 
 
-def _suite() -> Suite:
-    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-
-
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """Someone who may read the log: role, name, and the 32 bytes of an X25519 public key."""
+    """Someone who may read the log: role, name, public key, and by which of `audit.kem` secrets are sealed to it."""
 
     role: Role
     label: str
@@ -90,7 +83,7 @@ class Recipient:
 
     def wrap(self, secret: bytes, info: bytes) -> bytes:
         """Seal a segment secret to this recipient (HPKE base mode, single shot); `info` binds it to its place."""
-        return _suite().encrypt(secret, X25519PublicKey.from_public_bytes(self.public), info)
+        return KEMS[self.kem].seal(secret, self.public, info)
 
     def __str__(self) -> str:
         raw = encode_key(uint(self.kem, 2) + self.public)
@@ -99,8 +92,10 @@ class Recipient:
     @classmethod
     def parse(cls, line: str) -> Self:
         """Read the line that `str` makes; raise KeyProblem."""
-        role, label, short_id, raw = _split_recipient(line, "agl1-recipient")
-        recipient = cls(role, label, raw)
+        role, label, short_id, (kem, raw) = _split_recipient(line, "agl1-recipient")
+        if len(raw) != KEMS[kem].public_bytes:
+            raise KeyProblem(f"recipient {label}: a public key of the wrong length")
+        recipient = cls(role, label, raw, kem)
         if recipient.key_id[:4].hex() != short_id:
             raise KeyProblem(f"recipient {label}: the key does not match its short id; was the line cut or edited?")
         return recipient
@@ -112,21 +107,31 @@ class RecipientKey:
 
     recipient: Recipient
     private: bytes = field(repr=False)
+    handed: Mapping[tuple[str, int], bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Secrets of segments (log, first seq) that another reader sealed to this key afterwards; see `audit.reshare`."""
 
     @classmethod
-    def generate(cls, role: Role, label: str, entropy: Entropy) -> Self:
-        return cls.from_private(role, check_label(label), entropy(32))
+    def generate(cls, role: Role, label: str, entropy: Entropy, kem: int = KEM_X25519) -> Self:
+        return cls.from_private(role, check_label(label), entropy(PRIVATE_BYTES), kem)
 
     @classmethod
-    def from_private(cls, role: Role, label: str, private: bytes) -> Self:
-        public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-        return cls(Recipient(role, label, public), private)
+    def from_private(cls, role: Role, label: str, private: bytes, kem: int = KEM_X25519) -> Self:
+        return cls(Recipient(role, label, KEMS[kem].public_of(private), kem), private)
+
+    def holding(self, handed: Mapping[tuple[str, int], bytes]) -> Self:
+        """This key with secrets that were handed on to it."""
+        return replace(self, handed={**self.handed, **handed})
+
+    def may_open(self, opened: SegmentOpen, first_seq: int) -> bool:
+        """Whether a segment's secret was sealed to this key, at its opening or later."""
+        named = any(share.key_id == self.recipient.key_id for share in opened.shares)
+        return named or (opened.origin, first_seq) in self.handed
 
     def unwrap(self, sealed: bytes, info: bytes) -> bytes:
         """Open a share; raise WrongKey if it was made for another key or another place."""
         try:
-            return _suite().decrypt(sealed, X25519PrivateKey.from_private_bytes(self.private), info)
-        except (InvalidTag, ValueError) as error:
+            return KEMS[self.recipient.kem].open(sealed, self.private, info)
+        except CannotOpen as error:
             raise WrongKey(f"key {self.recipient.label} does not open this share") from error
 
     def to_line(self) -> str:
@@ -137,28 +142,38 @@ class RecipientKey:
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        role, label, short_id, raw = _split_recipient(line, "AGL1-PRIVATE-RECIPIENT")
-        key = cls.from_private(role, label, raw)
+        role, label, short_id, (kem, raw) = _split_recipient(line, "AGL1-PRIVATE-RECIPIENT")
+        if len(raw) != PRIVATE_BYTES:
+            raise KeyProblem(f"private key {label}: a key of the wrong length")
+        key = cls.from_private(role, label, raw, kem)
         if key.recipient.key_id[:4].hex() != short_id:
             raise KeyProblem(f"private key {label}: the key does not match its short id; was the file cut or edited?")
         return key
 
 
-def _split_recipient(line: str, prefix: str) -> tuple[Role, str, str, bytes]:
+def _split_recipient(line: str, prefix: str) -> tuple[Role, str, str, tuple[int, bytes]]:
     parts = line.strip().split("+", 4)
     if len(parts) != 5 or parts[0] != prefix:
         raise KeyProblem(f"not a key line: expected {prefix}+ROLE+NAME+ID+KEY")
     if parts[1].upper() not in Role.__members__:
         raise KeyProblem(f"unknown role {parts[1]!r}; expected auditor or recovery")
     raw = decode_key(parts[4])
-    if raw[:2] != uint(KEM_X25519, 2) or len(raw) != 34:
-        raise KeyProblem("an unknown kind of key; this version knows X25519 only")
-    return Role[parts[1].upper()], check_label(parts[2]), parts[3], raw[2:]
+    kem = int.from_bytes(raw[:2], "big")
+    if len(raw) < 2 or kem not in KEMS:
+        known = " and ".join(known.word for known in KEMS.values())
+        raise KeyProblem(f"an unknown kind of key; this version knows {known}")
+    return Role[parts[1].upper()], check_label(parts[2]), parts[3], (kem, raw[2:])
 
 
 def share_info(origin: str, first_seq: int, recipients: bytes) -> bytes:
     """HPKE info of a share: log, segment and recipient list, so that a share moved elsewhere does not open."""
     return b"agw/seg/1\x00" + text(origin, 2) + uint(first_seq, 8) + recipients
+
+
+def handed_info(opened: SegmentOpen, first_seq: int, recipient: Recipient) -> bytes:
+    """HPKE info of a secret that is handed on later: log, segment, what it commits to, and for whom."""
+    place = text(opened.origin, 2) + uint(first_seq, 8)
+    return b"agw/reshare/1\x00" + place + opened.commitment + recipient.key_id
 
 
 def commitment(secret: bytes) -> bytes:
@@ -174,6 +189,12 @@ def open_secret(key: RecipientKey, opened: SegmentOpen, first_seq: int) -> bytes
             if commitment(secret) != opened.commitment:
                 raise WrongKey(f"segment {opened.number}: the share opens to a secret other than the one committed to")
             return secret
+    handed = key.handed.get((opened.origin, first_seq))
+    if handed is not None:
+        secret = key.unwrap(handed, handed_info(opened, first_seq, key.recipient))
+        if commitment(secret) != opened.commitment:
+            raise WrongKey(f"segment {opened.number}: what was handed on is not the secret committed to")
+        return secret
     names = ", ".join(f"{share.label} ({share.key_id[:4].hex()})" for share in opened.shares) or "nobody"
     wanted = f"{key.recipient.label} ({key.recipient.key_id[:4].hex()})"
     raise WrongKey(f"segment {opened.number} is not sealed to {wanted}; it is sealed to {names}")

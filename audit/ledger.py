@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from audit.bodies import (
     ERASED_SEGMENTS,
+    LOG_KEY,
     NO_SIGNATURE,
     SUITE_1,
     CloseReason,
     Erasure,
+    KeyChange,
     PreviousEnd,
     Recovery,
     Seal,
@@ -59,6 +61,9 @@ class Ledger:
         self._last_seal_t_ms = 0
         self._went_back = False
         self._unattested = False
+        self._uncertified: Finding | None = None
+        self.old_key_missing = False
+        """The log says that a key which the policy does not name was replaced by one that it does."""
         self.erased_size = 0
         """The log says that the first so many entries were dropped."""
         self.goes_on = False
@@ -73,6 +78,11 @@ class Ledger:
     def attest(self) -> None:
         """A checkpoint of a pinned key covers the first opening that is here, and so the key it names."""
         self._report.key_pinned = self._report.key_pinned or self._unattested
+
+    def judge_first_key(self) -> None:
+        """At the end: whether the first seal key is without a certificate because an old log key is not pinned."""
+        if self._uncertified is not None and not self.old_key_missing:
+            self._report.add(self._uncertified)
 
     def enter(self, first: int, *, linked: bool) -> None:
         """A segment begins; `linked` says whether what came before it is known."""
@@ -142,6 +152,9 @@ class Ledger:
             self._succession(entry, body, offset)
         elif isinstance(body, Erasure):
             self._erasure(entry, body, offset)
+        elif isinstance(body, KeyChange) and body.what == LOG_KEY:
+            pinned = {key.digest for key in self._keys}
+            self.old_key_missing |= body.new_digest in pinned and body.old_digest not in pinned
         return None
 
     def check_pending_seal(self) -> None:
@@ -204,7 +217,8 @@ class Ledger:
             return
         first = not self._epoch_key
         message = certificate_message(body.origin, body.epoch, body.epoch_key)
-        certified = any(signature_fits(key.public, body.epoch_certificate, message) for key in self._keys)
+        in_force = [key for key in self._keys if key.certifies_at(self._segment)]
+        certified = any(signature_fits(key.public, body.epoch_certificate, message) for key in in_force)
         if first:
             self._report.key_pinned = certified
             self._report.first_epoch = body.epoch
@@ -212,7 +226,13 @@ class Ledger:
         named_before = not self._linked and body.epoch_certificate == NO_SIGNATURE
         self._unattested = self._unattested or (first and named_before)
         if self._keys and not certified and not named_before:
-            self._find(entry, "uncertified", "the pinned log key did not certify the key that seals this log", offset)
+            text = "the pinned log key did not certify the key that seals this log"
+            uncertified = self._finding(entry, "uncertified", text, offset)
+            if first:
+                # An old log key may have: a later entry would say that it was replaced by a pinned one.
+                self._uncertified = uncertified
+            else:
+                self._report.add(uncertified)
         elif not first and body.epoch <= self._epoch:
             text = f"epoch {body.epoch} with another key, after epoch {self._epoch}"
             self._find(entry, "epoch", text, offset)
@@ -283,15 +303,9 @@ class Ledger:
         expected: bytes = b"",
         found: bytes = b"",
     ) -> None:
-        self._report.add(
-            Finding(
-                code,
-                Exit.TAMPERED,
-                message,
-                seq=entry.header.seq,
-                segment=self._segment if segment is None else segment,
-                offset=offset,
-                expected=expected[:8].hex() or None,
-                found=found[:8].hex() or None,
-            )
-        )
+        finding = self._finding(entry, code, message, offset, segment=segment)
+        self._report.add(replace(finding, expected=expected[:8].hex() or None, found=found[:8].hex() or None))
+
+    def _finding(self, entry: Entry, code: str, message: str, offset: int, *, segment: int | None = None) -> Finding:
+        place = self._segment if segment is None else segment
+        return Finding(code, Exit.TAMPERED, message, seq=entry.header.seq, segment=place, offset=offset)

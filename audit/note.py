@@ -36,14 +36,33 @@ def _key_id(name: str, public: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class NoteKey:
-    """Public half: `name+id+key`, called vkey. For a log the name is its origin."""
+    """Public half: `name+id+key`, called vkey. For a log the name is its origin.
+
+    A log key that was replaced, or that replaced one, speaks for part of the log only: for trees of `since` to `until`
+    entries (None: no end).
+    """
 
     name: str
     public: bytes
+    since: int = 0
+    until: int | None = None
+
+    def signs_tree(self, size: int) -> bool:
+        """Whether the key may sign a checkpoint of that many entries. At a change of keys, both may."""
+        return self.since <= size and (self.until is None or size <= self.until)
+
+    def certifies_at(self, seq: int) -> bool:
+        """Whether the key may vouch for the seal key of a segment that begins with entry `seq`."""
+        return self.since <= seq and (self.until is None or seq < self.until)
 
     @property
     def key_id(self) -> bytes:
         return _key_id(self.name, self.public)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the vkey: how an entry about a change of keys names it."""
+        return sha256(str(self).encode()).digest()
 
     def __str__(self) -> str:
         return f"{self.name}+{self.key_id.hex()}+{encode_key(ED25519 + self.public)}"

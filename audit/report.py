@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -116,7 +117,7 @@ class Report:
     @property
     def exit(self) -> Exit:
         """The worst of the findings: contradiction, then gap, then unreadable, then unproven."""
-        return min((finding.exit for finding in self.findings), key=_rank, default=Exit.OK)
+        return worst(finding.exit for finding in self.findings)
 
     @property
     def anchored_size(self) -> int:
@@ -218,6 +219,11 @@ SEAL_CODES = frozenset({"seal_root", "seal_signature", "seal_size", "epoch", "un
 
 def _rank(code: Exit) -> int:
     return _PRIORITY.index(code)
+
+
+def worst(codes: Iterable[Exit]) -> Exit:
+    """What several findings add up to: contradiction, then gap, then unreadable, then unproven; OK if there is none."""
+    return min(codes, key=_rank, default=Exit.OK)
 
 
 def word(code: Exit) -> str:

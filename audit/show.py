@@ -92,7 +92,7 @@ def show(
             refusals.append(error)
             skipped(str(error))
             continue
-        for entry in _entries(directory, first, last=first == firsts[-1], skipped=skipped):
+        for entry in segment_entries(directory, first, last=first == firsts[-1], skipped=skipped):
             if entry.header.kind == Kind.DATA:
                 record_key, ratchet = ratchet.peek()
                 shown = _shown(entry, read_document_of(entry, record_key))
@@ -112,7 +112,8 @@ def read_document_of(entry: Entry, record_key: bytes) -> dict[str, Any]:
         raise BadDocument(f"record {entry.header.seq}: {error}") from error
 
 
-def _entries(directory: Directory, first: int, *, last: bool, skipped: Callable[[str], None]) -> Iterator[Entry]:
+def segment_entries(directory: Directory, first: int, *, last: bool, skipped: Callable[[str], None]) -> Iterator[Entry]:
+    """The whole frames of a segment; what behind them is no entry is told in the last one, an error before it."""
     for chunk in chunks(directory, first):
         yield from chunk.entries()
         fault = chunk.parsed.fault

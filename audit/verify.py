@@ -104,6 +104,7 @@ def verify(
     holdings.check_files(extra.progress)
     if contents is not None:
         _judge_contents(report, contents)
+    _judge_keys(report, claims, old_key_missing=walk.old_key_missing)
     report.first_seq = report.end_seq - report.entries if report.entries else 0
     _judge_tail(report, options, now_ms)
     _judge_proof(report, options, now_ms)
@@ -172,6 +173,16 @@ def _judge_tail(report: Report, options: VerifyOptions, now_ms: int) -> None:
         report.add(Finding("unsealed", Exit.INCOMPLETE, text, seq=report.sealed_size))
     elif report.unsealed_entries:
         report.notes.append("entries behind the last seal could have been cut off without a trace here")
+
+
+def _judge_keys(report: Report, claims: Claims, *, old_key_missing: bool) -> None:
+    if old_key_missing:
+        text = "an old key of this log is missing: it was replaced, and the trust policy names its successor only"
+        hint = "add the old key's line to the policy, with the sizes that it speaks for"
+        report.add(Finding("old_key", Exit.NOT_PROVEN, text, hint=hint))
+        return
+    for place in dict.fromkeys(claims.unsigned):
+        report.add(Finding("foreign_checkpoint", Exit.TAMPERED, f"{place}: not signed by the pinned key"))
 
 
 def _judge_contents(report: Report, contents: Contents) -> None:

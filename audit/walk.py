@@ -76,6 +76,7 @@ class Walk:
                 self._excused = True
             self._progress(max(0, sizes[first]))
         self._ledger.check_pending_seal()
+        self._ledger.judge_first_key()
         self._judge_pruned()
         if self._ledger.goes_on and not self._excused and not self._successor_appears(firsts[-1]):
             message = "the last segment was closed because it was full, but the one that follows it is not here"
@@ -85,6 +86,11 @@ class Walk:
         self._report.unsealed_since_ms = self._ledger.unsealed_since
         self._report.root = "" if self._tree is None else base64.b64encode(self._tree.root()).decode()
         self._comparison.end(self._seq, self._segment, excused=self._excused)
+
+    @property
+    def old_key_missing(self) -> bool:
+        """Whether the log was begun under a key that the policy does not name, as the log itself says."""
+        return self._ledger.old_key_missing
 
     def _judge_pruned(self) -> None:
         """The beginning may be missing if the log says that it was dropped and a checkpoint vouches for the rest."""

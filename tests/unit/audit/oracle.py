@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import struct
 from dataclasses import dataclass, field
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 ZERO = bytes(32)
 OK, TAMPERED, INCOMPLETE, NOT_PROVEN, UNREADABLE = 0, 1, 3, 4, 5
@@ -142,19 +144,45 @@ def read_other(kind: int, body: bytes) -> None:
 
 @dataclass
 class Policy:
-    """Pinned keys by origin."""
+    """Pinned keys by origin, the sizes they speak for, witnesses, groups, and the quorum."""
 
     keys: dict[str, list[bytes]] = field(default_factory=dict)
+    sizes: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    digests: set[bytes] = field(default_factory=set)
+    witnesses: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    groups: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+    quorum: str = "none"
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        policy = cls()
+        policy, sizes = cls(), (0, 1 << 64)
         for line in text.splitlines():
             words = line.split()
-            if words[:1] == ["log"]:
+            if words[:2] == ["#agl1", "sizes"]:
+                start, _, end = words[2].partition("-")
+                sizes = int(start), int(end) if end else 1 << 64
+            elif words[:1] == ["log"]:
                 name, _, encoded = words[1].split("+", 2)
-                policy.keys.setdefault(name, []).append(base64.b64decode(encoded)[1:])
+                public = base64.b64decode(encoded)[1:]
+                policy.keys.setdefault(name, []).append(public)
+                policy.sizes[public], sizes = sizes, (0, 1 << 64)
+                policy.digests.add(sha(words[1].encode()))
+            elif words[:1] == ["witness"]:
+                name, _, encoded = words[2].split("+", 2)
+                policy.witnesses[words[1]] = name, base64.b64decode(encoded)[1:]
+            elif words[:1] == ["group"]:
+                least = {"all": str(len(words) - 3), "any": "1"}.get(words[2], words[2])
+                policy.groups[words[1]] = int(least), words[3:]
+            elif words[:1] == ["quorum"]:
+                policy.quorum = words[1]
         return policy
+
+    def met(self, cosigned: set[str], name: str | None = None) -> bool:
+        name = self.quorum if name is None else name
+        if name in self.groups:
+            least, members = self.groups[name]
+            return sum(self.met(cosigned, member) for member in members) >= least
+        return name == "none" or name in cosigned
 
 
 NOTE = re.compile(rb"([^\n]+)\n(0|[1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n\n((?:\xe2\x80\x94 [^\n]+\n)+)", re.DOTALL)
@@ -171,7 +199,9 @@ def signature_of(line: str) -> tuple[str, bytes]:
     return name, raw
 
 
-def read_note(note: bytes, keys: dict[str, list[bytes]]) -> tuple[int, bytes]:
+def read_note(
+    note: bytes, keys: dict[str, list[bytes]], sizes: dict[bytes, tuple[int, int]] | None = None
+) -> tuple[int, bytes]:
     """Size and root of a checkpoint; Broken if it is not one, LookupError if only unknown keys signed it."""
     match = NOTE.fullmatch(note)
     if match is None:
@@ -181,7 +211,7 @@ def read_note(note: bytes, keys: dict[str, list[bytes]]) -> tuple[int, bytes]:
         raise Broken
     origin = match[1].decode(errors="replace")
     text = note[: match.start(4) - 1]
-    good = False
+    good = late = False
     for line in match[4].decode(errors="replace").splitlines():
         name, raw = signature_of(line)
         for public in keys.get(name, []):
@@ -189,7 +219,12 @@ def read_note(note: bytes, keys: dict[str, list[bytes]]) -> tuple[int, bytes]:
                 continue
             if not signed(public, raw[4:], text):
                 raise Broken
-            good = good or name == origin
+            if name == origin:
+                first, last = (sizes or {}).get(public, (0, 1 << 64))
+                in_force = first <= int(match[2]) <= last
+                good, late = good or in_force, late or not in_force
+    if not good and late:
+        raise Broken
     if not good:
         raise LookupError
     return int(match[2]), root
@@ -215,6 +250,7 @@ class Oracle:
         self.coarse = False
         self.full = False
         self.seals = 0
+        self.foreign = self.old_key = False
 
     def run(self, unsealed_max: int, anchor_age_ms: int, *, unanchored: bool) -> int:
         names = sorted(name for name in self.files if re.fullmatch(r"segments/[0-9a-f]{16}\.agl", name))
@@ -227,6 +263,10 @@ class Oracle:
                 self.exits.add(TAMPERED)
         self.tail(unsealed_max)
         self.checkpoints(anchor_age_ms, unanchored=unanchored)
+        if self.old_key:
+            self.exits.add(NOT_PROVEN)
+        elif self.foreign:
+            self.exits.add(TAMPERED)
         if not self.end or not self.pinned:
             self.exits.add(NOT_PROVEN)
         return next((code for code in ORDER if code in self.exits), OK)
@@ -325,6 +365,9 @@ class Oracle:
             self.closed, self.full = 1, reason != 2
         elif 5 <= kind <= 9:
             read_other(kind, body)
+            if kind == 7 and body[0] == 2:
+                pinned = self.policy.digests
+                self.old_key = self.old_key or (body[33:65] in pinned and body[1:33] not in pinned)
 
     def open(self, opened: Opening, first: int, before: int) -> None:
         earlier, self.opening = self.opening, opened
@@ -332,14 +375,20 @@ class Oracle:
             self.exits.add(UNREADABLE)
         message = b"agw/epoch/1\0" + struct.pack(">H", len(opened.origin.encode())) + opened.origin.encode()
         message += struct.pack(">I", opened.epoch) + opened.key
-        pinned = self.policy.keys.get(opened.origin if earlier is None else earlier.origin, [])
+        pinned = [
+            public
+            for public in self.policy.keys.get(opened.origin if earlier is None else earlier.origin, [])
+            if self.policy.sizes[public][0] <= first < self.policy.sizes[public][1]
+        ]
+        asked = bool(self.policy.keys.get(opened.origin if earlier is None else earlier.origin, []))
         certified = any(signed(public, opened.certificate, message) for public in pinned)
         if (opened.epoch, opened.key) != (self.epoch, self.key):
             bare = not self.known and not any(opened.certificate)
-            if (pinned and not certified and not bare) or opened.epoch <= self.epoch:
+            if (asked and not certified and not bare and self.epoch >= 0) or opened.epoch <= self.epoch:
                 self.exits.add(TAMPERED)
             if self.epoch < 0:
                 self.pinned = certified
+                self.foreign = self.foreign or bool(asked and not certified and not bare)
             self.epoch, self.key = opened.epoch, opened.key
         if earlier is not None and earlier.origin != opened.origin:
             self.exits.add(TAMPERED)
@@ -387,7 +436,7 @@ class Oracle:
         newest: int | None = None
         for note in self.anchors:
             try:
-                size, root = read_note(note, keys)
+                size, root = read_note(note, keys, self.policy.sizes)
             except (Broken, LookupError):
                 self.exits.add(NOT_PROVEN)
                 continue
@@ -407,9 +456,12 @@ class Oracle:
         latest = self.files.get("checkpoint")
         for note in [*notes, *([] if latest is None else [latest])]:
             try:
-                self.compare(*read_note(note, keys))
-            except (Broken, LookupError):
+                self.compare(*read_note(note, keys, self.policy.sizes))
+            except LookupError:
+                self.foreign = True
+            except Broken:
                 self.exits.add(TAMPERED)
+                return
 
     def compare(self, size: int, root: bytes) -> bool:
         if not size:
@@ -435,3 +487,231 @@ def oracle(
     """The exit code that FORMAT.md asks for."""
     run = Oracle(files, Policy.parse(policy), anchors, now_ms)
     return run.run(unsealed_max, 24 * 3_600_000, unanchored=unanchored)
+
+
+def strict_base64(value: bytes) -> bytes:
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except ValueError:
+        raise Broken from None
+    if base64.b64encode(raw) != value:
+        raise Broken
+    return raw
+
+
+class Short(Exception):
+    """A text that ends too early."""
+
+
+class Lines:
+    """The lines of a disclosure, one after the other."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text, self.at = text, 0
+
+    def next(self) -> bytes:
+        end = self.text.find(b"\n", self.at)
+        if end < 0:
+            raise Broken if len(self.text) - self.at >= 90_000 else Short
+        line, self.at = self.text[self.at : end], end + 1
+        return line
+
+    def after(self, word: bytes) -> bytes:
+        line = self.next()
+        if not line.startswith(word + b" "):
+            raise Broken
+        return line[len(word) + 1 :]
+
+    def number(self, word: bytes) -> int:
+        digits = self.after(word)
+        if not re.fullmatch(rb"0|[1-9][0-9]{0,18}", digits):
+            raise Broken
+        return int(digits)
+
+
+def leads_to(leaf: bytes, index: int, size: int, path: list[bytes], root: bytes) -> bool:
+    """RFC 6962, 2.1.1, read from the root downwards: split, and use the proof from its end."""
+
+    def climb(start: int, end: int, left: list[bytes]) -> bytes:
+        if end - start == 1:
+            if left:
+                raise Broken
+            return leaf
+        if not left:
+            raise Broken
+        split = 1
+        while split * 2 < end - start:
+            split *= 2
+        middle = start + split
+        if index < middle:
+            return sha(b"\x01" + climb(start, middle, left[:-1]) + left[-1])
+        return sha(b"\x01" + left[-1] + climb(middle, end, left[:-1]))
+
+    if not index < size:
+        return False
+    try:
+        return climb(0, size, path) == root
+    except Broken:
+        return False
+
+
+def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise Broken
+    return dict(pairs)
+
+
+def document_of(entry: bytes, key: bytes) -> dict[str, object]:
+    """Section 6: commitment, tag, padding, strict JSON."""
+    if sha(b"agw/commit/1" + key) != entry[32:64]:
+        raise Broken
+    try:
+        padded = AESGCM(key).decrypt(entry[20:32], entry[96:], entry[:96])
+    except (InvalidTag, ValueError):
+        raise Broken from None
+    plain = padded.rstrip(b"\0")
+    if len(padded) % 64 or not plain.endswith(b"\x80") or len(padded) - len(plain) > 63:
+        raise Broken
+    try:
+        text = plain[:-1].decode()
+        found = json.loads(text, object_pairs_hook=unique, parse_constant=lambda _: bad())
+        json.dumps(found, ensure_ascii=False).encode()
+    except ValueError:
+        raise Broken from None
+    if not isinstance(found, dict):
+        raise Broken
+    return found
+
+
+def bad() -> None:
+    raise Broken
+
+
+class DisclosureOracle:
+    """One check of a disclosure (section 14)."""
+
+    def __init__(self, text: bytes, policy: str, now_s: int) -> None:
+        self.lines, self.text, self.now_s = Lines(text), text, now_s
+        self.policy = Policy.parse(policy)
+        self.exits: set[int] = set()
+        self.note: bytes | None = None
+        self.tree: tuple[int, bytes] | None = None
+        self.before, self.last_seq, self.final = b"", -1, False
+
+    def run(self) -> int:
+        try:
+            self.whole()
+        except Short:
+            self.exits.add(INCOMPLETE)
+        except Broken:
+            self.exits.add(TAMPERED)
+        return next((code for code in ORDER if code in self.exits), OK)
+
+    def whole(self) -> None:
+        if not self.text.startswith(b"agl1-disclosure@v1\n"):
+            self.exits.add(UNREADABLE)
+            return
+        self.lines.next()
+        shown = self.lines.after(b"op")
+        try:
+            op = json.loads(shown.decode())
+        except ValueError:
+            raise Broken from None
+        if not isinstance(op, str) or json.dumps(op).encode() != shown:
+            raise Broken
+        count = self.lines.number(b"records")
+        if not 1 <= count <= 1 << 20 or self.lines.next():
+            raise Broken
+        for number in range(count):
+            self.record(op, number)
+        total = sha(self.text[: self.lines.at]).hex().encode()
+        if self.lines.after(b"end") != total or self.lines.at != len(self.text):
+            raise Broken
+        if not self.final:
+            self.exits.add(INCOMPLETE)
+
+    def record(self, op: str, number: int) -> None:
+        entry = strict_base64(self.lines.after(b"entry"))
+        if self.lines.next() != b"c2sp.org/tlog-proof@v1" or not 96 <= len(entry) <= 65_535:
+            raise Broken
+        key, index = strict_base64(self.lines.after(b"extra")), self.lines.number(b"index")
+        path = []
+        while line := self.lines.next():
+            path.append(strict_base64(line))
+        if any(len(item) != 32 for item in path) or len(path) > 63 or len(key) != 32:
+            raise Broken
+        self.take_note([self.lines.next() for _ in range(4)])
+        leaf, before, self.before = sha(b"\x00" + entry), self.before, sha(b"\x00" + entry)
+        if self.tree is not None and not leads_to(leaf, index, *self.tree[:1], path, self.tree[1]):
+            self.exits.add(TAMPERED)
+        version, kind, flags, seq = struct.unpack(">BBHQ", entry[:12])
+        if version != 1 or not 1 <= kind <= 9 or flags > 1:
+            self.exits.add(UNREADABLE)
+            return
+        try:
+            if kind != 1 or seq != index or seq <= self.last_seq:
+                raise Broken
+            self.last_seq = seq
+            self.place(document_of(entry, key), op, number, before)
+        except Broken:
+            self.exits.add(TAMPERED)
+
+    def place(self, found: dict[str, object], op: str, number: int, before: bytes) -> None:
+        self.final = self.final or found.get("op_final") is True
+        told = found.get("op_n")
+        if found.get("op") != op or type(told) is not int or told != number:
+            raise Broken
+        if found.get("op_prev") != (before.hex() if number else None):
+            raise Broken
+
+    def take_note(self, lines: list[bytes]) -> None:
+        while line := self.lines.next():
+            lines.append(line)
+            if not line.startswith("\N{EM DASH} ".encode()):
+                raise Broken
+        if lines[3] or not all(lines[:3]) or len(lines) > 104:
+            raise Broken
+        note = b"".join(line + b"\n" for line in lines)
+        if self.note is None:
+            self.note = note
+            self.judge_note(note)
+        elif self.note != note:
+            self.exits.add(TAMPERED)
+
+    def judge_note(self, note: bytes) -> None:
+        match = NOTE.fullmatch(note)
+        if match is None or int(match[2]) >= 1 << 63 or base64.b64encode(base64.b64decode(match[3])) != match[3]:
+            self.exits.add(TAMPERED)
+            return
+        self.tree = int(match[2]), base64.b64decode(match[3])
+        try:
+            read_note(note, self.policy.keys, self.policy.sizes)
+        except Broken:
+            self.exits.add(TAMPERED)
+            return
+        except LookupError:
+            self.exits.add(NOT_PROVEN)
+            return
+        if not self.policy.met(cosigners(note, self.policy, self.now_s)):
+            self.exits.add(NOT_PROVEN)
+
+
+def cosigners(note: bytes, policy: Policy, now_s: int) -> set[str]:
+    """Names of the witnesses whose cosignatures fit (section 10)."""
+    text, _, lines = note.rpartition(b"\n\n")
+    found = set()
+    for line in lines.decode(errors="replace").splitlines():
+        name, raw = signature_of(line)
+        for own, (shown, public) in policy.witnesses.items():
+            if name != shown or raw[:4] != sha(name.encode() + b"\n\x04" + public)[:4] or len(raw) != 76:
+                continue
+            time_s = int.from_bytes(raw[4:12], "big")
+            message = f"cosignature/v1\ntime {time_s}\n".encode() + text + b"\n"
+            if time_s <= now_s + 300 and signed(public, raw[12:], message):
+                found.add(own)
+    return found
+
+
+def oracle_disclosure(text: bytes, policy: str, now_s: int) -> int:
+    """The exit code that FORMAT.md asks for."""
+    return DisclosureOracle(text, policy, now_s).run()
