@@ -62,7 +62,7 @@ def needs_baseline(draft: Draft) -> bool:
 def _send(draft: Draft, event: Begin, rule: str | None) -> None:
     operation, now = draft.operation, draft.now
     number = len(operation.attempts) + 1
-    attempt = Attempt(
+    attempt = Attempt.make(
         number=number,
         kind=Kind.SEND,
         fence=operation.fence + 1,

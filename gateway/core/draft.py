@@ -1,7 +1,7 @@
 """A change to one operation in the making: arrows checked against the table, facts and alerts collected."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adapters.contract import Observation
@@ -82,30 +82,56 @@ def observed_fields(before: Attempt, seen: Observation, now: Now) -> dict[str, A
     }
 
 
-@dataclass(slots=True)
 class Draft:
-    """Holds the working image. Nothing outside sees it before `finish`, so a refused move leaves no trace."""
+    """Holds the working image. Nothing outside sees it before `finish`, so a refused move leaves no trace.
 
-    action: Action
-    operation: Operation
-    now: Now
-    facts: list[Fact] = field(default_factory=list)
-    alerts: list[str] = field(default_factory=list)
+    Changes are gathered and become an image only when someone reads one: most events are one copy, not six.
+    """
 
-    def move(self, event: str, target: State, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
+    __slots__ = ("_changes", "_image", "action", "alerts", "facts", "now")
+
+    def __init__(self, action: Action, operation: Operation, now: Now) -> None:
+        """`operation` stays as it is."""
+        self.action = action
+        self.now = now
+        self.facts: list[Fact] = []
+        self.alerts: list[str] = []
+        self._image = operation
+        self._changes: dict[str, Any] = {}
+
+    @property
+    def operation(self) -> Operation:
+        """The image with every change so far."""
+        if self._changes:
+            self._image = self._image.but(**self._changes)
+            self._changes = {}
+        return self._image
+
+    @property
+    def _state(self) -> State:
+        state: State = self._changes.get("state", self._image.state)
+        return state
+
+    @property
+    def _attempts(self) -> tuple[Attempt, ...]:
+        attempts: tuple[Attempt, ...] = self._changes.get("attempts", self._image.attempts)
+        return attempts
+
+    def move(self, event: str, target: State, **changes: Any) -> None:  # noqa: ANN401 - checked by the image itself
         """Take one arrow of the table. Raises IllegalMoveError if it does not exist."""
-        source = self.operation.state
+        source = self._state
         if not permitted(source, event, target):
             raise IllegalMoveError(source, event, f"no arrow leads from {source.value} to {target.value} by {event}")
         if target is not source:
             changes.setdefault("probes", 0)
-        self.operation = self.operation.but(state=target, **changes)
+        self._changes |= changes
+        self._changes["state"] = target
 
-    def change(self, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
+    def change(self, **changes: Any) -> None:  # noqa: ANN401 - checked by the image itself
         """Change fields that are not the state."""
-        self.operation = self.operation.but(**changes)
+        self._changes |= changes
 
-    def fact(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
+    def fact(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - checked by the image itself
         """Put something on record."""
         self.facts.append(Fact(event, fields))
 
@@ -115,10 +141,10 @@ class Draft:
 
     def attempt(self, number: int) -> Attempt:
         """The attempt of that number. Raises IllegalMoveError if there is none."""
-        for item in self.operation.attempts:
+        for item in self._attempts:
             if item.number == number:
                 return item
-        raise IllegalMoveError(self.operation.state, "observe", f"there is no attempt {number}")
+        raise IllegalMoveError(self._state, "observe", f"there is no attempt {number}")
 
     def unseen(self, number: int, kind: Kind) -> Attempt:
         """The attempt of that number and kind, of which nothing was observed yet. Raises IllegalMoveError.
@@ -127,17 +153,16 @@ class Draft:
         """
         found = self.attempt(number)
         if found.kind is not kind or found.phase is not None:
-            raise IllegalMoveError(self.operation.state, "observe", f"attempt {number} has no {kind.value} to report")
+            raise IllegalMoveError(self._state, "observe", f"attempt {number} has no {kind.value} to report")
         return found
 
-    def set_attempt(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
+    def set_attempt(self, number: int, **changes: Any) -> None:  # noqa: ANN401 - checked by the image itself
         """Change one attempt."""
         self.set_attempts(lambda item: item.number == number, **changes)
 
-    def set_attempts(self, which: Callable[[Attempt], bool], **changes: Any) -> None:  # noqa: ANN401 - checked by the dataclass itself
+    def set_attempts(self, which: Callable[[Attempt], bool], **changes: Any) -> None:  # noqa: ANN401 - checked by the image itself
         """Change every attempt that `which` holds for."""
-        changed = tuple(item.but(**changes) if which(item) else item for item in self.operation.attempts)
-        self.operation = self.operation.but(attempts=changed)
+        self._changes["attempts"] = tuple([item.but(**changes) if which(item) else item for item in self._attempts])
 
     def settle_attempts(self, standing: Standing) -> None:
         """Evidence names what became of everything that was ambiguous."""
@@ -155,7 +180,8 @@ class Draft:
     ) -> None:
         """Append evidence that another fact puts on record; an equal look right after the last one is counted."""
         moment = self.now.wall_ms if at_ms is None else at_ms
-        seen, new = self.operation.evidence, Evidence(source, finding, moment, detail, attempt)
+        seen: tuple[Evidence, ...] = self._changes.get("evidence", self._image.evidence)
+        new = Evidence(source, finding, moment, detail, attempt)
         if seen and replace(seen[-1], at_ms=moment, count=1, last_at_ms=None) == new:
             last = replace(seen[-1], count=seen[-1].count + 1, last_at_ms=moment)
             self.change(evidence=(*seen[:-1], last))
@@ -202,5 +228,5 @@ class Draft:
 
     def finish(self) -> Step:
         """The finished step; the version rises by one whatever the event was."""
-        operation = self.operation.but(version=self.operation.version + 1)
-        return Step(operation, tuple(self.facts), tuple(self.alerts))
+        self._changes["version"] = self._image.version + 1
+        return Step(self.operation, tuple(self.facts), tuple(self.alerts))

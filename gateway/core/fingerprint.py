@@ -15,8 +15,13 @@ def fingerprint(caller: str, action: str, arguments: Json) -> str:
     Types count as in JSON: `1`, `true` and `"1"` differ; `1` and `1.0` are one JSON number and RFC 8785 writes both as
     `1`, so they are equal here too. Raises `JsonError` for arguments without a canonical form.
     """
+    return fingerprint_of(caller, action, canonical(arguments))
+
+
+def fingerprint_of(caller: str, action: str, arguments: bytes) -> str:
+    """The same, for arguments whose canonical bytes are at hand."""
     hasher = sha256()
-    for part in (_DOMAIN, caller.encode(), action.encode(), canonical(arguments)):
+    for part in (_DOMAIN, caller.encode(), action.encode(), arguments):
         # Without the length, caller "a" with action "bc" would hash like caller "ab" with action "c".
         hasher.update(len(part).to_bytes(8, "big"))
         hasher.update(part)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from gateway.core.ids import outward
+from gateway.core.ids import other_forms
 from gateway.core.strictjson import Json, canonical
-from gateway.model.action import IdFormat
 from gateway.model.problem import Code, FieldError, Problem
 
 RESERVED: Final = frozenset({"operation_id", "operation_uuid", "operation_hex", "run", "correlation_id"})
@@ -79,10 +78,11 @@ def variables_of(
     arguments: Mapping[str, Json], *, operation_id: str, run: str | None = None, correlation_id: str | None = None
 ) -> dict[str, Json]:
     """The variables of one operation. The gateway's own win, so that no argument can pose as an operation id."""
+    uuid, digits = other_forms(operation_id)
     own: dict[str, Json] = {
         "operation_id": operation_id,
-        "operation_uuid": outward(operation_id, IdFormat.UUID),
-        "operation_hex": outward(operation_id, IdFormat.HEX),
+        "operation_uuid": uuid,
+        "operation_hex": digits,
         "run": run,
         "correlation_id": correlation_id,
     }

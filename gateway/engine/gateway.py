@@ -210,14 +210,16 @@ class Gateway:
             # Held from here on: recovery lets go of an operation at its end, and the store need not be asked then.
             live = self._recovery.find(operation_id)
             view = await self.get(principal, operation_id)
+            loop = asyncio.get_running_loop()
+            end = loop.time() + seconds
+            alarm = loop.call_at(end, changed.set)
             try:
-                async with asyncio.timeout(seconds):
-                    while not (_is_answer(view.operation) or self.hub.closed):
-                        await changed.wait()
-                        changed.clear()
-                        view = _seen(live) or await self.get(principal, operation_id)
-            except TimeoutError:
-                return view
+                while not (_is_answer(view.operation) or self.hub.closed or loop.time() >= end):
+                    await changed.wait()
+                    changed.clear()
+                    view = _seen(live) or await self.get(principal, operation_id)
+            finally:
+                alarm.cancel()
         return view
 
     async def list(self, principal: Principal, wanted: Filter) -> tuple[Sequence[View], str | None]:
@@ -269,7 +271,10 @@ class Gateway:
 
     async def delivered(self, view: View) -> None:
         """A final document was written out in full to its caller (identity rule 8 asks for this)."""
-        if not view.operation.final or view.operation.delivered:
+        operation = view.operation
+        # The rule asks only about effects: reads and what was never carried out may be repeated at any time.
+        asked = operation.final and not view.action.is_read and operation.executed is not Executed.NO
+        if not asked or operation.delivered:
             return
         try:
             await self._store.mark_delivered(view.operation.id)

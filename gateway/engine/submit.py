@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 from gateway.core.acl import require_deed, sees, unknown_action
-from gateway.core.fingerprint import fingerprint
+from gateway.core.fingerprint import fingerprint_of
 from gateway.core.identity import Ruling, Verdict
 from gateway.core.ids import check_key
 from gateway.core.placeholders import render_text, variables_of
@@ -167,15 +167,16 @@ class Submissions:
         rendered = _render(action, variables)
         packed, created_ms = pack_request(rendered), self._clock.wall_ms()
         passage.rendered, passage.variables = rendered, variables
-        passage.payloads = {"request": packed, "arguments": canonical(request.arguments)}
-        passage.operation = Operation(
+        arguments = canonical(request.arguments)
+        passage.payloads = {"request": packed, "arguments": arguments}
+        passage.operation = Operation.make(
             id=operation_id,
             caller=passage.principal.name,
             owner=passage.principal.owner,
             action=action.name,
             definition=action.digest,
             effect=action.effect.value,
-            fingerprint=fingerprint(passage.principal.name, action.name, request.arguments),
+            fingerprint=fingerprint_of(passage.principal.name, action.name, arguments),
             created_ms=created_ms,
             start_by_ms=created_ms + int(action.deadlines.start_seconds * 1000),
             target_service=action.service.name,
