@@ -75,6 +75,9 @@ def _cut(directory: Directory, segment: int) -> bool:
 
 def _unrecorded(directory: Directory, boot_id: str, rows: Iterable[Row]) -> tuple[Recovery, ...]:
     names = [match for name in directory.names(QUARANTINE) if (match := _TORN_NAME.fullmatch(name))]
+    # A segment that retention has dropped had a successor, and that one recorded what was torn.
+    first = next(iter(segments(directory)), 0)
+    names = [match for match in names if int(match[1], 16) >= first]
     if not names:
         return ()
     recorded = {_place(entry) for row in rows for entry in parse(row[2]).entries(row[2]) if _recovery(entry)}

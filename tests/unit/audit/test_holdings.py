@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_what_only_looks_like_a_reference() -> None:
     boxer = Boxer(PersonalKey.generate(ORIGIN, bytes), SubjectFile(MemoryDirectory(), "s", ORIGIN), bytes)
     boxed = boxer.box({MEMBER: [ref.to_json()]}, "ada", [MEMBER])
     nested = {"parameters": {MEMBER: [{"sha256": "00"}]}}
-    documents: list[dict[str, object]] = [boxed, nested, {MEMBER: []}]
+    documents: list[dict[str, Any]] = [boxed, nested, {MEMBER: []}]
     for document in documents:
         assert list(references(7, json.dumps(document).encode())) == []
     assert list(references(7, b'{"blobs": not json')) == []
