@@ -71,18 +71,24 @@ def _hashes(proof: Sequence[bytes]) -> list[bytes]:
 
 
 class HashTree:
-    """Makes proofs over a growing tree; keeps one hash for 256 leaves and asks for the leaves it needs again."""
+    """Makes proofs over a growing tree; keeps one hash for 256 leaves and asks for the leaves it needs again.
 
-    def __init__(self, leaves: Callable[[int, int], Sequence[bytes]]) -> None:
+    A tree whose beginning was dropped starts from the compact range that is left of it; proofs then begin behind that.
+    """
+
+    def __init__(self, leaves: Callable[[int, int], Sequence[bytes]], dropped: CompactRange | None = None) -> None:
         """`leaves(start, end)` gives the leaf hashes of the entries from `start` up to `end`, appended before."""
         self._leaves = leaves
         self._blocks: list[bytes] = []
         self._open = CompactRange()
-        self.size = 0
+        self._peaks = _peaks(dropped or CompactRange())
+        self.first = self.size = 0 if dropped is None else dropped.size
+        # Blocks begin at a multiple of their size; leaves between are asked for when they are needed.
+        self._base = -(-self.first // _BLOCK) * _BLOCK
 
     def extend(self, leaves: Sequence[bytes]) -> None:
         """Add leaf hashes at the end."""
-        for leaf in leaves:
+        for leaf in leaves[max(0, self._base - self.size) :]:
             self._open.append(leaf)
             if self._open.size == _BLOCK:
                 self._blocks.append(self._open.root())
@@ -97,6 +103,8 @@ class HashTree:
         """The inclusion proof of a leaf in the tree of the first `size`."""
         if not 0 <= index < self._within(size):
             raise ValueError(f"there is no leaf {index} in a tree of {size}")
+        if index < self.first:
+            raise LookupError(f"entry {index} was dropped")
         proof, start, end = [], 0, size
         while end - start > 1:
             middle = start + _split(end - start)
@@ -114,6 +122,8 @@ class HashTree:
             raise ValueError(f"a tree of {old_size} is no beginning of one of {size}")
         if old_size in {0, size}:
             return []
+        if old_size < self.first:
+            raise LookupError(f"the entries before {self.first} were dropped: no proof can begin at {old_size}")
         proof, start, end, whole = [], 0, size, True
         while old_size != end:
             middle = start + _split(end - start)
@@ -132,9 +142,16 @@ class HashTree:
 
     def _root(self, start: int, end: int) -> bytes:
         """Root over a range that a split of the tree made: it begins at a multiple of its size, rounded up."""
+        if (peak := self._peaks.get((start, end))) is not None:
+            return peak
+        if start < self._base < end or start < min(self.first, end):
+            if end - start == 1:
+                raise LookupError(f"entry {start} was dropped")
+            middle = start + _split(end - start)
+            return node_hash(self._root(start, middle), self._root(middle, end))
         tree = CompactRange()
         blocks = (end - start) // _BLOCK if start % _BLOCK == 0 else 0
-        first = start // _BLOCK
+        first = (start - self._base) // _BLOCK
         tree.extend(self._blocks[first : first + blocks])
         rest_start = start + blocks * _BLOCK
         rest = CompactRange()
@@ -147,6 +164,16 @@ class HashTree:
         while hashes:
             root = node_hash(hashes.pop(), root)
         return root
+
+
+def _peaks(tree: CompactRange) -> dict[tuple[int, int], bytes]:
+    """The perfect subtrees of a compact range, by the leaves that they cover."""
+    found, start = {}, 0
+    for peak in tree.hashes:
+        length = _split(tree.size - start + 1)
+        found[start, start + length] = peak
+        start += length
+    return found
 
 
 def _split(count: int) -> int:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from audit.chain import CompactRange
 from audit.checkpoint import Published
 from audit.cosign import CosignerKey, cosigned_at, signature_lines
 from audit.disk import Directory
-from audit.log import chunks, segments
+from audit.log import chunks, read_open, segments
 from audit.note import BadNote
 from audit.proofs import HashTree
 from audit.trust import AHEAD_MAX_S, Witness
@@ -41,6 +42,13 @@ def leaves_of(directory: Directory, start: int, end: int) -> list[bytes]:
     return found
 
 
+def begin_tree(directory: Directory) -> HashTree:
+    """A tree for proofs over a log's files: from its first entry on, or from what retention left of its beginning."""
+    first = next(iter(segments(directory)), 0)
+    dropped = CompactRange(first, read_open(directory, first).range_hashes) if first else None
+    return HashTree(lambda start, end: leaves_of(directory, start, end), dropped)
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A witness that gave no cosignature, and why. `reached`: it answered at all."""
@@ -65,7 +73,7 @@ class Submitter:
         """Take the log's folder and the witnesses that have a URL, by their names in the policy."""
         self._directory = directory
         self._witnesses = {name: witness for name, witness in witnesses.items() if witness.url}
-        self._tree = HashTree(lambda start, end: leaves_of(directory, start, end))
+        self._tree: HashTree | None = None
         self._seen: dict[str, int] = {}
 
     async def gather(self, session: aiohttp.ClientSession, published: Published, now_s: int) -> Gathered:
@@ -75,13 +83,18 @@ class Submitter:
             OSError: the segment files cannot be read.
             LookupError: they do not hold the entries that the proofs need.
         """
-        size = published.checkpoint.size
-        if self._tree.size < size:
-            self._tree.extend(await asyncio.to_thread(leaves_of, self._directory, self._tree.size, size))
+        await asyncio.to_thread(self._grow, published.checkpoint.size)
         asked = [self._ask(session, name, published, now_s) for name in self._witnesses]
         answers: Sequence[str | Refusal] = await asyncio.gather(*asked)
         lines = "".join(answer for answer in answers if isinstance(answer, str))
         return Gathered(lines, tuple(answer for answer in answers if isinstance(answer, Refusal)))
+
+    def _grow(self, size: int) -> HashTree:
+        if self._tree is None:
+            self._tree = begin_tree(self._directory)
+        if self._tree.size < size:
+            self._tree.extend(leaves_of(self._directory, self._tree.size, size))
+        return self._tree
 
     async def _ask(self, session: aiohttp.ClientSession, name: str, published: Published, now_s: int) -> str | Refusal:
         try:
@@ -89,6 +102,9 @@ class Submitter:
                 status, body = await self._post(session, name, published)
                 if status == 409 and self._learn(name, body, published.checkpoint.size):
                     status, body = await self._post(session, name, published)
+        except LookupError as error:
+            # It was away for longer than the log is kept: nothing that is left leads from there to here.
+            return Refusal(name, str(error), reached=True)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return Refusal(name, str(error) or type(error).__name__, reached=False)
         if status != 200:
@@ -102,7 +118,7 @@ class Submitter:
     async def _post(self, session: aiohttp.ClientSession, name: str, published: Published) -> tuple[int, str]:
         size = published.checkpoint.size
         old_size = min(self._seen.get(name, 0), size)
-        proof = await asyncio.to_thread(self._tree.consistency, old_size, size)
+        proof = await asyncio.to_thread(lambda: self._grow(size).consistency(old_size, size))
         url = f"{(self._witnesses[name].url or '').rstrip('/')}/add-checkpoint"
         async with session.post(url, data=request_of(old_size, proof, published.note), allow_redirects=False) as answer:
             body = await answer.content.read(ANSWER_BYTES_MAX)

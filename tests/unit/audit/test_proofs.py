@@ -128,3 +128,31 @@ def test_what_is_not_in_the_tree_cannot_be_proven() -> None:
     ):
         with pytest.raises(ValueError, match="tree"):
             call()
+
+
+@pytest.mark.parametrize("first", [1, 2, 5, 7, 255, 256, 257, 300, 511, 512, 600])
+def test_a_tree_without_its_beginning_makes_the_same_proofs_behind_it(first: int) -> None:
+    leaves = numbered(1100)
+    whole = tree_of(leaves)
+
+    def left(start: int, end: int) -> list[bytes]:
+        assert start >= first
+        return leaves[start:end]
+
+    dropped = CompactRange()
+    dropped.extend(leaves[:first])
+    tree = HashTree(left, dropped)
+    tree.extend(leaves[first : first + 100])
+    tree.extend(leaves[first + 100 :])
+    for old, size in [(first, 1100), (first + 1, 1099), (600, 900), (700, 1024), (1000, 1001), (768, 1100)]:
+        if old >= first:
+            assert tree.consistency(old, size) == whole.consistency(old, size)
+    for index, size in [(first, first + 1), (first, 1100), (1099, 1100), (first + 3, 700)]:
+        assert tree.inclusion(index, size) == whole.inclusion(index, size)
+    assert tree.root(1100) == whole.root(1100)
+    assert tree.consistency(0, 1100) == []
+    with pytest.raises(LookupError):
+        tree.inclusion(first - 1, 1100)
+    if first > 1:
+        with pytest.raises(LookupError):
+            tree.consistency(first - 1, 1100)

@@ -20,6 +20,7 @@ from audit.cosign import Cosigner, CosignerKey, cosigned_at, signature_lines
 from audit.disk import LogError, LogLocked
 from audit.keyfiles import write_key
 from audit.keyring import KeyProblem
+from audit.log import segment_name, segments
 from audit.memory import MemoryDirectory
 from audit.note import BadNote, NoteSigner
 from audit.proofs import HashTree
@@ -28,7 +29,7 @@ from audit.trust import BadPolicy, TrustPolicy
 from audit.trust import Witness as Trusted
 from audit.verify import VerifyOptions, verify
 from audit.witness import SIZE_TYPE, Witness, request_of
-from audit.witness_client import Submitter, leaves_of
+from audit.witness_client import Gathered, Submitter, leaves_of
 from audit.witness_server import witness_app
 from tests.unit.audit.logs import ORIGIN, START_MS, Journal, entries_of, entropy, sign_checkpoint
 from tests.unit.audit.test_proofs import numbered
@@ -323,6 +324,34 @@ async def test_two_witnesses_cosign_a_growing_log_over_http() -> None:
     report = journal.verify(anchored=False, policy=policy_of(journal))
     assert report.exit is Exit.OK, report.to_lines()
     assert report.anchors[-1].checked >= 3
+
+
+async def test_a_log_without_its_beginning_is_cosigned_by_witnesses_that_saw_what_is_left() -> None:
+    journal = Journal()
+    publisher = Publisher(journal.directory, journal.signer)
+    witness = Witness(MemoryDirectory(), cosigner("w1"), [journal.signer.key])
+    late = Witness(MemoryDirectory(), cosigner("w2"), [journal.signer.key])
+    results: list[Gathered] = []
+    async with (
+        TestServer(witness_app(witness, lambda: NOW_S)) as server,
+        TestServer(witness_app(late, lambda: NOW_S)) as away,
+        aiohttp.ClientSession() as session,
+    ):
+        known = {"w1": trusted("w1", str(server.make_url("/"))), "w2": trusted("w2", str(away.make_url("/")))}
+        for count in (20, 30, 5):
+            journal.records(count)
+            journal.export()
+            found = publisher.publish()
+            assert found is not None
+            asked = known if count != 30 else {"w1": known["w1"]}
+            if count == 5:
+                for first in segments(journal.directory)[:4]:
+                    journal.directory.remove(segment_name(first))
+            results.append(await Submitter(journal.directory, asked).gather(session, found, NOW_S))
+    assert [result.lines.count("\n") for result in results] == [2, 1, 1]
+    (refusal,) = results[-1].refusals
+    assert refusal.witness == "w2"
+    assert "were dropped" in refusal.reason
 
 
 async def test_a_witness_that_fails_is_named_and_the_others_count() -> None:
