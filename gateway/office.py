@@ -1,27 +1,36 @@
 """Opens a data folder: store, audit log, keys and vault, checked against each other before anything else may happen."""
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from audit.checkpoint import Publisher
+from audit.bodies import Recovery, Succession
+from audit.checkpoint import Published, Publisher
+from audit.cosign import CosignerKey
 from audit.disk import DiskDirectory, LogError, log_folder
+from audit.epochs import SealKeyFile
 from audit.export import Exporter, Row
-from audit.keyring import KeyProblem, Recipient, SealKey
-from audit.note import NoteSigner
+from audit.keyring import KeyProblem, Recipient
+from audit.note import BadNote, NoteSigner
 from audit.recover import JoinState
 from audit.seal import Sealer, SegmentLimits
+from audit.trust import BadPolicy, TrustPolicy, Witness
+from gateway.engine.anchoring import Cosigners, Taken
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
-from gateway.engine.log_start import find_log, start_log
+from gateway.engine.log_keeper import Anchoring
+from gateway.engine.log_start import end_of, find_log, say_loss, seal_keys, start_log
 from gateway.engine.ports import NoPoints, Points
 from gateway.engine.vault import Vault
 from gateway.engine.vaultkey import load_vault_key
+from gateway.model.problem import present
 from gateway.settings import Settings
 from gateway.store.cipher import DataKeyCipher, load_key
 from gateway.store.lock import open_private
@@ -32,6 +41,8 @@ from gateway.store.threaded import Ports as StorePorts
 log = structlog.get_logger(__name__)
 
 DATA_KEY_VARIABLE = "GATEWAY_DATA_KEY"
+LAST_COSIGNATURE_SECONDS = 3.0
+"""How long the end waits for witnesses; their answers may come at the next start as well."""
 QUARANTINE_META = "quarantine"
 ORIGIN_META = "audit_origin"
 
@@ -77,6 +88,7 @@ class Office:
     store: SqlStore
     exporter: Exporter
     publisher: Publisher
+    anchoring: Anchoring
     keys: Keys
     vault: Vault
     origin: str
@@ -103,20 +115,32 @@ async def open_office(
         raise Refused(f"{paths.folder} is not the data folder of a gateway. Run `gateway init` first.")
     vault_key = load_vault_key(Path(settings.vault.key_file), settings.vault.key)
     store = await open_store(settings, paths, environment, clock, chance, points=points)
-    exporter: Exporter | None = None
+    ledger: _Ledger | None = None
     try:
-        origin, exporter, publisher, quarantine = await _open_log(settings, paths, store, clock, chance)
+        ledger = await _open_log(settings, paths, store, clock, chance)
         keys, vault = Keys(store, clock, chance), Vault(store, vault_key, clock, chance)
         await keys.load()
         await vault.load()
-        yield Office(settings, paths, store, exporter, publisher, keys, vault, origin, quarantine)
+        parts = ledger.exporter, ledger.publisher, ledger.anchoring
+        yield Office(settings, paths, store, *parts, keys, vault, ledger.origin, ledger.quarantine)
         if store.failed is None:
             await store.close_log()
-            await _export_rest(store, exporter, publisher, origin)
+            await _export_rest(store, ledger)
     finally:
         await store.close()
-        if exporter is not None:
-            exporter.close()
+        if ledger is not None:
+            ledger.exporter.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """An audit log that goes on."""
+
+    origin: str
+    exporter: Exporter
+    publisher: Publisher
+    anchoring: Anchoring
+    quarantine: str | None
 
 
 async def open_store(
@@ -140,21 +164,41 @@ async def open_store(
     return await SqlStore.open(settings.store.url or paths.database, ports, limits)
 
 
-async def _export_rest(store: SqlStore, exporter: Exporter, publisher: Publisher, origin: str) -> None:
+async def _export_rest(store: SqlStore, ledger: _Ledger) -> None:
     """At a clean end the files are complete, so that whoever looks at them next sees a closed segment."""
+    epochs = ledger.anchoring.epochs
     try:
-        while tail := await store.tail(2000, origin=origin):
-            exporter.export([Row(item.segment, item.seq, item.frame) for item in tail])
-            await store.prune(tail[-1].seq, origin)
+        while tail := await store.tail(2000, origin=ledger.origin):
+            ledger.exporter.export([Row(item.segment, item.seq, item.frame) for item in tail])
+            if epochs is not None:
+                epochs.confirm(ledger.exporter.durable_size)
+            await store.prune(tail[-1].seq, ledger.origin)
             await store.put_meta("exported", str(tail[-1].seq).encode(), ())
-        publisher.publish()
-    except (LogError, OSError) as error:
+        published = ledger.publisher.publish()
+        if published is not None and ledger.anchoring.cosigners is not None:
+            await _cosign_last(ledger, published)
+    except (LogError, OSError, BadNote) as error:
         log.warning("audit_export_postponed", reason=str(error))
 
 
-async def _open_log(
-    settings: Settings, paths: Paths, store: SqlStore, clock: Clock, chance: Chance
-) -> tuple[str, Exporter, Publisher, str | None]:
+async def _cosign_last(ledger: _Ledger, published: Published) -> None:
+    """Who restores a copy of this folder later meets the witnesses' memory of its very end."""
+    cosigners = present(ledger.anchoring.cosigners, "it was looked for before")
+    try:
+        async with asyncio.timeout(LAST_COSIGNATURE_SECONDS):
+            cosigned = await cosigners.ask(published)
+    except TimeoutError:
+        log.warning("audit_end_not_cosigned", reason="no answer in time")
+        return
+    for answer in cosigned.answers:
+        if answer.taken is not Taken.TAKEN:
+            log.warning("audit_end_not_cosigned", anchor=answer.anchor, reason=answer.detail)
+    if cosigned.lines:
+        ledger.publisher.add_signatures(cosigned.lines)
+        ledger.publisher.publish(published.checkpoint.size)
+
+
+async def _open_log(settings: Settings, paths: Paths, store: SqlStore, clock: Clock, chance: Chance) -> _Ledger:
     """Hold files, unexported rows and stored head against each other, then let the log go on."""
     recipients = _recipients(settings)
     stored_origin = await store.meta(ORIGIN_META)
@@ -165,36 +209,87 @@ async def _open_log(
     exporter = Exporter(directory)
     try:
         found = await find_log(store, directory, origin, clock.boot_id)
-        join, head, recoveries = found.join, found.head, found.recoveries
-        if join.state is JoinState.CONTRADICTION:
+        head = found.head
+        begins: Sequence[Recovery | Succession] = found.recoveries
+        if found.join.state is JoinState.CONTRADICTION:
             raise Refused(
-                f"The audit log in {directory.path} and the store contradict each other: {join.reason}. Nothing was"
-                " started or changed. Keep both as evidence; `gateway recover --accept-loss` goes on under a new name."
+                f"The audit log in {directory.path} and the store contradict each other: {found.join.reason}. Nothing"
+                " was started or changed. Keep both as evidence; `gateway recover --accept-loss` goes on under a new"
+                " name."
             )
-        if join.state is JoinState.AHEAD:
+        if found.join.state is JoinState.AHEAD:
             exporter.close()
-            reason = join.reason
+            reason = found.join.reason
             origin, directory, exporter = await _new_origin(settings, paths, store, chance, reason)
-            recoveries, head = (), None
+            begins, head = say_loss(found.files, found.head), None
+        elif not found.files.size and head is None and found.earlier is not None:
+            begins = say_loss(found.earlier, end_of(_log_of(paths, found.earlier.origin), found.earlier.origin))
         signer = _signer(paths, origin)
+        os.close(open_private(paths.seal_key))
+        keys = SealKeyFile(DiskDirectory(paths.seal_key.parent), paths.seal_key.name)
+        epochs, lost = seal_keys(keys, signer, head, chance.bytes)
         sealer = Sealer(
             origin=origin,
             recipients=recipients,
-            seal_key=_seal_key(paths, signer, chance),
+            seal_key=epochs,
             head=head,
             entropy=chance.bytes,
             writer_id=f"{origin}#{os.getpid()}",
             boot_id=clock.boot_id,
             limits=SegmentLimits(bytes_max=settings.audit.segment_max_bytes),
         )
-        await start_log(store, sealer, recoveries, now_ms=clock.wall_ms(), quarantine=reason)
-        anchors = [DiskDirectory(anchor_folder(Path(anchor), settings, origin)) for anchor in settings.audit.anchors]
-        return origin, exporter, Publisher(directory, signer, anchors), reason
+        witnesses = _witnesses(settings, directory, clock)
+        now_ms = clock.wall_ms()
+        notes = await start_log(store, sealer, begins, now_ms=now_ms, quarantine=reason, seal_key_lost=lost)
+        anchoring = Anchoring(_anchor_names(settings), witnesses, notes, epochs)
+        return _Ledger(origin, exporter, _publisher(settings, directory, signer), anchoring, reason)
     except BaseException as error:
         exporter.close()
         if isinstance(error, LogError | KeyProblem):
             raise Refused(f"The audit log in {directory.path} cannot go on: {error}") from error
         raise
+
+
+def _log_of(paths: Paths, origin: str) -> DiskDirectory:
+    return DiskDirectory(log_folder(paths.audit, origin))
+
+
+def _publisher(settings: Settings, directory: DiskDirectory, signer: NoteSigner) -> Publisher:
+    anchors = [DiskDirectory(anchor_folder(Path(anchor), settings, signer.name)) for anchor in settings.audit.anchors]
+    return Publisher(directory, signer, anchors, (_print_note,) if settings.audit.print_checkpoints else ())
+
+
+def _print_note(note: str) -> None:
+    sys.stdout.write(f"{note}\n")
+    sys.stdout.flush()
+
+
+def _anchor_names(settings: Settings) -> tuple[str, ...]:
+    folders = tuple(f"folder {anchor}" for anchor in settings.audit.anchors)
+    return (*folders, "standard output") if settings.audit.print_checkpoints else folders
+
+
+def _witnesses(settings: Settings, directory: DiskDirectory, clock: Clock) -> Cosigners | None:
+    """Those of the settings and of the policy, or None if there are none. Raises Refused."""
+    found: dict[str, Witness] = {}
+    try:
+        if settings.audit.witness_policy is not None:
+            found |= TrustPolicy.parse(Path(settings.audit.witness_policy).read_text(encoding="utf-8")).witnesses
+        for item in settings.audit.witnesses:
+            key = CosignerKey.parse(item.vkey)
+            if any(known.key.public == key.public for known in found.values()) or key.name in found:
+                raise Refused(f"Two witnesses have the name or the key of {key.name}; each counts once only.")
+            found[key.name] = Witness(key, item.url)
+    except (KeyProblem, BadPolicy, UnicodeDecodeError) as error:
+        raise Refused(f"The witnesses of the audit log cannot be asked: {error}.") from error
+    except OSError as error:
+        raise Refused(f"The policy {settings.audit.witness_policy} cannot be read: {error.strerror}.") from error
+    if not any(witness.url for witness in found.values()):
+        return None
+    # Only now: nobody else needs an HTTP client this early, and most commands start without one.
+    from gateway.engine.witnessing import Witnesses  # noqa: PLC0415 - see above
+
+    return Witnesses(directory, found, clock)
 
 
 async def _new_origin(
@@ -247,19 +342,6 @@ def read_signers(path: Path) -> list[NoteSigner]:
     except OSError as error:
         raise Refused(f"The log's key in {path} cannot be read: {error.strerror}.") from error
     return [NoteSigner.parse(line) for line in lines if line.strip()]
-
-
-def _seal_key(paths: Paths, signer: NoteSigner, chance: Chance) -> SealKey:
-    """The origin's seal key; made at its first start."""
-    with os.fdopen(open_private(paths.seal_key), "r+", encoding="ascii") as file:
-        for line in file:
-            if line.strip() and (known := SealKey.parse(line)).origin == signer.name:
-                return known
-        made = SealKey.issue(signer.signer, signer.name, chance.bytes)
-        file.write(made.to_line() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    return made
 
 
 def _signer(paths: Paths, origin: str) -> NoteSigner:

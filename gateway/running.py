@@ -123,6 +123,7 @@ async def _engine(
         cadence=Cadence(settings.audit.seal_interval_seconds, settings.audit.checkpoint_interval_seconds),
         points=ports.points,
         alert=lambda name, reason: assembly.hub.alert(name, None, reason),
+        anchoring=office.anchoring,
     )
     housekeeping = Housekeeping(
         office.store, office.keys, ports.clock, retention_seconds=settings.retention.operations_seconds

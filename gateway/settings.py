@@ -36,6 +36,16 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WitnessSettings:
+    """Who cosigns the log's checkpoints (c2sp.org/tlog-witness); `gateway audit witness serve` runs one."""
+
+    vkey: str
+    """Its public key, as `gateway audit keygen witness` prints it: NAME+ID+KEY."""
+    url: str
+    """Where it listens, without `/add-checkpoint`."""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditSettings:
     """The audit log: who can read it and where its heads are anchored."""
 
@@ -46,6 +56,12 @@ class AuditSettings:
     """Public keys of the auditors who can open the records; the gateway itself cannot."""
     anchors: tuple[str, ...] = ()
     """Folders, best on other machines, that receive every signed checkpoint."""
+    print_checkpoints: bool = False
+    """Also write every signed checkpoint to standard output, for whatever collects that elsewhere."""
+    witnesses: tuple[WitnessSettings, ...] = ()
+    """Who is asked to cosign every checkpoint. A witness that is away or slow holds nothing up."""
+    witness_policy: str | None = None
+    """A trust policy (c2sp.org/tlog-policy) whose witnesses with a URL are asked as well."""
     seal_interval_seconds: float = field(default=1.0, metadata=POSITIVE)
     """Longest time for which written records wait for their seal."""
     checkpoint_interval_seconds: float = field(default=60.0, metadata=POSITIVE)

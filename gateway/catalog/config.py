@@ -192,6 +192,10 @@ def _absolute(settings: Settings, folder: FilePath) -> Settings:
         settings,
         data_folder=resolved(settings.data_folder),
         catalog_folder=resolved(settings.catalog_folder),
-        audit=dataclasses.replace(settings.audit, anchors=tuple(map(resolved, settings.audit.anchors))),
+        audit=dataclasses.replace(
+            settings.audit,
+            anchors=tuple(map(resolved, settings.audit.anchors)),
+            witness_policy=None if settings.audit.witness_policy is None else resolved(settings.audit.witness_policy),
+        ),
         vault=dataclasses.replace(settings.vault, key_file=resolved(settings.vault.key_file)),
     )

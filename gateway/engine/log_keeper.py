@@ -5,16 +5,20 @@ that holds it was synced. Nothing here decides what the log contains.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from audit.checkpoint import Publisher, PublishRefused
+from audit.checkpoint import Published, Publisher, PublishRefused
 from audit.disk import LogError
+from audit.epochs import EpochKeys
 from audit.export import Exporter, ExportFailed, Row
+from audit.note import BadNote
+from gateway.engine.anchoring import Answer, Cosigned, Cosigners, NotedSealer, Taken
 from gateway.engine.clock import Clock
 from gateway.engine.ports import Points
+from gateway.engine.tasks import Tasks
 from gateway.store.port import Store, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -26,6 +30,9 @@ EXPORT_INTERVAL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 3600.0
 
 
+_FILES, _CHECKPOINT, _SEAL_KEY, _COSIGNATURES = "files", "checkpoint", "seal key", "cosignatures"
+
+
 @dataclass(frozen=True, slots=True)
 class Cadence:
     """How often what happens, in seconds."""
@@ -33,6 +40,20 @@ class Cadence:
     seal_seconds: float
     checkpoint_seconds: float
     export_seconds: float = EXPORT_INTERVAL_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Anchoring:
+    """What a log may have beside its files; a log in memory has nothing of it."""
+
+    names: Sequence[str] = ()
+    """What the publisher's anchors and sinks are called, in its order."""
+    cosigners: Cosigners | None = None
+    notes: NotedSealer | None = None
+    epochs: EpochKeys | None = None
+
+
+NO_ANCHORING = Anchoring()
 
 
 class LogKeeper:
@@ -49,8 +70,9 @@ class LogKeeper:
         cadence: Cadence,
         points: Points,
         alert: Callable[[str, str], None],
+        anchoring: Anchoring = NO_ANCHORING,
     ) -> None:
-        """`origin` names the log. `alert` gets a name and a sentence when a person should look at the log's disk."""
+        """`origin` names the log. `alert` gets a name and a sentence when a person should look at it."""
         self._store = store
         self._exporter = exporter
         self._publisher = publisher
@@ -59,8 +81,13 @@ class LogKeeper:
         self._cadence = cadence
         self._points = points
         self._alert = alert
+        self._anchoring = anchoring
         self._stopping = asyncio.Event()
-        self._ailing: str | None = None
+        self._told: dict[str, str] = {}
+        """What people were told of last, by what ails: they are told once of each."""
+        self._newest: Published | None = None
+        self._asking: asyncio.Task[Cosigned] | None = None
+        self._tasks = Tasks(lambda name, error: log.error("witnesses_not_asked", task=name, error=repr(error)))
         self._moved_boot_ms = clock.boot_ms()
         self.lag_frames = 0
         """Frames that were waiting when the exporter last looked."""
@@ -69,28 +96,45 @@ class LogKeeper:
         """Why no new operation should be taken for the log's sake, or None."""
         if self.lag_frames < LAG_FRAMES_MAX:
             return None
-        return f"The audit log's files cannot be written ({self._ailing or 'too slow'}) and too much waits for them."
+        reason = self._told.get(_FILES, "too slow")
+        return f"The audit log's files cannot be written ({reason}) and too much waits for them."
+
+    def cosigned_age_seconds(self) -> float | None:
+        """How old the newest cosignature of a witness is: infinite if there never was one, None without witnesses."""
+        cosigners = self._anchoring.cosigners
+        if cosigners is None:
+            return None
+        newest_ms = cosigners.newest_ms
+        return float("inf") if newest_ms is None else max(0.0, (self._clock.wall_ms() - newest_ms) / 1000)
 
     async def run(self) -> None:
         """Work until `stop`. Raises StoreUnknown as soon as the store is lost by anyone: the process must end."""
         sealed_ms = published_ms = self._clock.boot_ms()
-        while not self._stopping.is_set():
-            try:
-                moved = await self.export_all()
-                now_ms = self._clock.boot_ms()
-                if moved:
-                    self._moved_boot_ms = now_ms
-                if now_ms - sealed_ms >= self._cadence.seal_seconds * 1000:
-                    sealed_ms = now_ms
-                    await self._store.seal()
-                if now_ms - published_ms >= self._cadence.checkpoint_seconds * 1000:
-                    published_ms = now_ms
-                    await self.publish()
-                if now_ms - self._moved_boot_ms >= HEARTBEAT_SECONDS * 1000:
-                    await self._store.heartbeat()
-            except Unavailable as refused:
-                log.warning("seal_postponed", reason=refused.reason)
-            await self._pause()
+        try:
+            while not self._stopping.is_set():
+                try:
+                    moved = await self.export_all()
+                    now_ms = self._clock.boot_ms()
+                    if moved:
+                        self._moved_boot_ms = now_ms
+                    if now_ms - sealed_ms >= self._cadence.seal_seconds * 1000:
+                        sealed_ms = now_ms
+                        await self._store.seal()
+                    await self._collect()
+                    # Not while witnesses look at the last one: their cosignatures belong under that one.
+                    if self._asking is None and now_ms - published_ms >= self._cadence.checkpoint_seconds * 1000:
+                        published_ms = now_ms
+                        await self.publish()
+                    self._ask()
+                    if now_ms - self._moved_boot_ms >= HEARTBEAT_SECONDS * 1000:
+                        # Counted from here, not from its arrival in a file, which may be late.
+                        self._moved_boot_ms = now_ms
+                        await self._store.heartbeat()
+                except Unavailable as refused:
+                    log.warning("seal_postponed", reason=refused.reason)
+                await self._pause()
+        finally:
+            await self._tasks.finish(0.0)
 
     async def _pause(self) -> None:
         try:
@@ -110,17 +154,18 @@ class LogKeeper:
             rows = [Row(item.segment, item.seq, item.frame) for item in waiting]
             self._points.hit("export.before_write")
             try:
-                await asyncio.to_thread(self._exporter.export, rows)
+                await asyncio.to_thread(self._export, rows)
             except ExportFailed as failed:
-                self._unwell("audit_export_failed", str(failed))
+                self._unwell(_FILES, "audit_export_failed", str(failed))
                 self.lag_frames = await self._count_lag()
                 return moved
             except LogError as broken:
-                self._unwell("audit_log_contradiction", str(broken))
+                self._unwell(_FILES, "audit_log_contradiction", str(broken))
                 self.lag_frames = LAG_FRAMES_MAX
                 return moved
             self._points.hit("export.after_sync")
-            self._ailing = None
+            self._well(_FILES)
+            self._check_seal_key()
             moved += len(rows)
             self._points.hit("export.before_prune")
             await self._store.prune(rows[-1].seq, self._origin)
@@ -131,24 +176,92 @@ class LogKeeper:
     async def _count_lag(self) -> int:
         return len(await self._store.tail(LAG_FRAMES_MAX, origin=self._origin))
 
+    def _export(self, rows: list[Row]) -> None:
+        self._exporter.export(rows)
+        if self._anchoring.epochs is not None:
+            # After the sync: the key that signed the seals before is dropped once they survive a loss of power.
+            self._anchoring.epochs.confirm(self._exporter.durable_size)
+
+    def _check_seal_key(self) -> None:
+        epochs = self._anchoring.epochs
+        if epochs is None or epochs.trouble is None:
+            self._well(_SEAL_KEY)
+        else:
+            self._unwell(_SEAL_KEY, "audit_seal_key_kept", f"the seal key cannot be changed: {epochs.trouble}")
+
     async def publish(self) -> None:
         """Sign a checkpoint over what the files hold and hand it to the anchors."""
         try:
             published = await asyncio.to_thread(self._publisher.publish)
         except PublishRefused as refused:
-            self._unwell("audit_checkpoint_refused", str(refused))
+            self._unwell(_CHECKPOINT, "audit_checkpoint_refused", str(refused))
             return
         except OSError as error:
-            self._unwell("audit_checkpoint_failed", error.strerror or str(error))
+            self._unwell(_CHECKPOINT, "audit_checkpoint_failed", error.strerror or str(error))
             return
-        for number, reason in published.failed if published is not None else ():
-            self._unwell("audit_anchor_failed", f"anchor {number + 1}: {reason}")
+        self._well(_CHECKPOINT)
+        if published is not None:
+            self._newest = published
+            self._hear(published, self._answers(published))
 
-    def _unwell(self, name: str, reason: str) -> None:
-        if self._ailing != reason:
+    def _answers(self, published: Published) -> list[Answer]:
+        failed = dict(published.failed)
+        names = enumerate(self._anchoring.names)
+        return [
+            Answer(name, Taken.NOT_REACHED, failed[number]) if number in failed else Answer(name, Taken.TAKEN)
+            for number, name in names
+        ]
+
+    def _ask(self) -> None:
+        cosigners, newest = self._anchoring.cosigners, self._newest
+        if cosigners is None or newest is None or self._asking is not None or not cosigners.wants(newest):
+            return
+        self._asking = self._tasks.start(cosigners.ask(newest), "ask witnesses")
+
+    async def _collect(self) -> None:
+        """Put the cosignatures that came under their checkpoint, there and at the anchors."""
+        asking, newest = self._asking, self._newest
+        if asking is None or newest is None or not asking.done():
+            return
+        self._asking = None
+        if asking.cancelled() or asking.exception() is not None:
+            return
+        await self.cosign(newest, asking.result())
+
+    async def cosign(self, published: Published, cosigned: Cosigned) -> None:
+        """Store what witnesses answered to the newest checkpoint."""
+        self._hear(published, cosigned.answers)
+        if not cosigned.lines:
+            return
+        try:
+            await asyncio.to_thread(self._publisher.add_signatures, cosigned.lines)
+            await asyncio.to_thread(self._publisher.publish, published.checkpoint.size)
+        except (OSError, LogError, BadNote) as error:
+            self._unwell(_COSIGNATURES, "audit_cosignatures_not_stored", str(error))
+        else:
+            self._well(_COSIGNATURES)
+
+    def _hear(self, published: Published, answers: Sequence[Answer]) -> None:
+        """Tell people of anchors that did not take it, and have the writer record what each did."""
+        for answer in answers:
+            if answer.taken is Taken.TAKEN:
+                self._well(answer.anchor)
+            elif answer.taken is Taken.REFUSED:
+                self._unwell(answer.anchor, "audit_anchor_refused", f"{answer.anchor}: {answer.detail}")
+            else:
+                self._unwell(answer.anchor, "audit_anchor_failed", f"{answer.anchor}: {answer.detail}")
+        if self._anchoring.notes is not None:
+            self._anchoring.notes.tell(published.checkpoint, answers)
+
+    def _well(self, what: str) -> None:
+        if self._told.pop(what, None) is not None:
+            log.info("audit_well_again", what=what)
+
+    def _unwell(self, what: str, name: str, reason: str) -> None:
+        if self._told.get(what) != reason:
             log.error(name, reason=reason)
             self._alert(name, reason)
-        self._ailing = reason
+        self._told[what] = reason
 
     def stop(self) -> None:
         """End the loop after the round under way."""

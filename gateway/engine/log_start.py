@@ -3,14 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audit.bodies import Recovery
-from audit.disk import Directory
+import structlog
+
+from audit.bodies import Recovery, Succession
+from audit.disk import Directory, LogError
+from audit.epochs import EpochKeys, KeyLost, SealKeyStore
 from audit.export import Row
 from audit.head import Head
+from audit.keyring import Entropy, SealKey
 from audit.log import files_head
-from audit.recover import Join, check_join, recover
+from audit.note import NoteSigner
+from audit.recover import Join, check_join, recover, statement_of_loss
 from audit.seal import Sealer
+from gateway.engine.anchoring import NotedSealer
 from gateway.store.port import Record, Store
+
+log = structlog.get_logger(__name__)
 
 TAIL_MAX = 1_000_000
 
@@ -22,6 +30,10 @@ class Found:
     join: Join
     head: Head | None
     recoveries: Sequence[Recovery]
+    files: Head
+    """Where the files end."""
+    earlier: Head | None = None
+    """Where the store saw the end of another log, which this one follows."""
 
 
 async def find_log(store: Store, directory: Directory, origin: str, boot_id: str) -> Found:
@@ -34,14 +46,69 @@ async def find_log(store: Store, directory: Directory, origin: str, boot_id: str
     recoveries = recover(directory, boot_id=boot_id, rows=rows)
     stored = await store.head()
     head = None if stored is None else Head.from_bytes(stored)
+    earlier = None
     if head is not None and head.origin != origin:
-        head = None
-    return Found(check_join(files_head(directory, origin), rows, head), head, recoveries)
+        head, earlier = None, head
+    files = files_head(directory, origin)
+    return Found(check_join(files, rows, head), head, recoveries, files, earlier)
+
+
+def say_loss(*lost: Head | None) -> tuple[Succession, ...]:
+    """What the first segment of a log says of the one that it follows: its last known head, the longest of these."""
+    known = [head for head in lost if head is not None and head.size]
+    return (statement_of_loss(max(known, key=lambda head: head.size)),) if known else ()
+
+
+def end_of(directory: Directory, origin: str) -> Head | None:
+    """Where the files of an earlier log end; None if that cannot be said, for then they are damaged."""
+    try:
+        return files_head(directory, origin)
+    except (LogError, OSError) as error:
+        log.warning("earlier_log_unreadable", origin=origin, reason=str(error))
+        return None
+
+
+def seal_keys(store: SealKeyStore, signer: NoteSigner, head: Head | None, entropy: Entropy) -> tuple[EpochKeys, bool]:
+    """The keys that seal a log, each for an epoch of about a minute, and whether the one in force had been lost.
+
+    A new log gets its first key here. Where the key that the log's end names is gone, the log key vouches for one of
+    the next epoch (FORMAT.md, section 7), which a verifier takes and shows: what was sealed before stays sealed.
+    Raises KeyProblem, OSError.
+    """
+    epochs = EpochKeys(store, signer.name)
+    at = head or Head.empty(signer.name)
+    reason = _lost(epochs, at)
+    if reason is None:
+        return epochs, False
+    epoch = at.epoch + 1 if at.size else 0
+    store.save(signer.name, [SealKey.issue(signer.signer, signer.name, entropy, epoch)])
+    if at.size:
+        log.error("seal_key_lost", origin=signer.name, reason=reason, next_epoch=epoch)
+    return epochs, at.size > 0
+
+
+def _lost(epochs: EpochKeys, head: Head) -> str | None:
+    try:
+        epochs.resolve(head)
+    except KeyLost as lost:
+        return str(lost)
+    return None
 
 
 async def start_log(
-    store: Store, sealer: Sealer, recoveries: Sequence[Recovery], *, now_ms: int, quarantine: str | None
-) -> None:
+    store: Store,
+    sealer: Sealer,
+    recoveries: Sequence[Recovery | Succession],
+    *,
+    now_ms: int,
+    quarantine: str | None,
+    seal_key_lost: bool = False,
+) -> NotedSealer:
     """Open a segment with what recovery found, and record the start. Raises Unavailable, StoreUnknown."""
-    await store.attach(sealer, sealer.start(now_ms, recovery=recoveries))
-    await store.note((Record("started", {"at": now_ms, "origin": sealer.origin, "quarantine": quarantine}),))
+    noted = NotedSealer(sealer)
+    await store.attach(noted, sealer.start(now_ms, recovery=recoveries))
+    body = {"at": now_ms, "origin": sealer.origin, "quarantine": quarantine}
+    if seal_key_lost:
+        body["seal_key"] = "lost"
+    await store.note((Record("started", body),))
+    return noted

@@ -78,11 +78,7 @@ def settings_text() -> str:
     classes = {node.name: node for node in ast.parse((ROOT / "gateway" / "settings.py").read_text()).body
                if isinstance(node, ast.ClassDef)}  # fmt: skip
     parts = [_SETTINGS_HEAD]
-    for name, kind, _, sentence in _fields(classes["Settings"]):
-        owner = next((owner for owner in classes if owner in kind), None)
-        if owner is None:
-            continue
-        each = " (a list)" if kind.startswith("tuple") else ""
+    for name, owner, each, sentence in _sections(classes, "Settings", ""):
         parts.append(
             f"\n## `{name}`{each}\n\n{ast.get_docstring(classes[owner])}" + (f" {sentence}" if sentence else "")
         )
@@ -90,6 +86,15 @@ def settings_text() -> str:
     plain = [row for row in _fields(classes["Settings"]) if not any(owner in row[1] for owner in classes)]
     parts.insert(1, "\n## At the top\n\n" + _table("setting", plain).rstrip())
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _sections(classes: Mapping[str, ast.ClassDef], within: str, before: str) -> Iterator[tuple[str, str, str, str]]:
+    """(path, class, whether a list, sentence) of each group of settings, those inside of groups included."""
+    for name, kind, _, sentence in _fields(classes[within]):
+        owner = next((owner for owner in classes if owner in kind), None)
+        if owner is not None:
+            yield f"{before}{name}", owner, " (a list)" if kind.startswith("tuple") else "", "" if before else sentence
+            yield from _sections(classes, owner, f"{before}{name}.")
 
 
 def _fields(owner: ast.ClassDef) -> Iterator[tuple[str, str, str, str]]:
@@ -124,6 +129,8 @@ def _form(kind: str) -> str:
     names = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "str | None": "text"}
     if kind.startswith("tuple[str"):
         return "list of texts"
+    if kind.startswith("tuple["):
+        return "list, see below"
     if kind.startswith("Literal"):
         values = ast.literal_eval(kind.removeprefix("Literal"))
         return " or ".join(f"`{value}`" for value in values)

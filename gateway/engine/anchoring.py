@@ -1,0 +1,139 @@
+"""What keeps the log's heads elsewhere, and what became of each head there: recorded by the writer, between seals."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from audit.bodies import AnchorResult
+from audit.checkpoint import HISTORY, Checkpoint, Published
+from audit.cosign import CosignerKey, cosigned_at, signature_lines
+from audit.disk import Directory
+from audit.head import Head
+from audit.note import BadNote
+from audit.record import Frame, Kind
+from audit.seal import Sealer
+
+DETAIL_BYTES_MAX: Final = 1024
+HISTORY_BYTES_MAX: Final = 256 * 1024
+"""How far back in the history of checkpoints a cosignature is looked for."""
+_NOTE: Final = re.compile(r"(?:\A|\n\n)((?:[^\n]+\n){3}\n(?:\N{EM DASH} [^\n]+\n)+)")
+
+
+class Taken(IntEnum):
+    """What became of a checkpoint at an anchor, with the numbers of the log's format."""
+
+    TAKEN = 1
+    REFUSED = 2
+    NOT_REACHED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One anchor's answer to one checkpoint; `detail` is a cosignature or a reason."""
+
+    anchor: str
+    taken: Taken
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cosigned:
+    """Signature lines that are new, and what each witness asked said."""
+
+    lines: str
+    answers: tuple[Answer, ...]
+
+
+class Cosigners(Protocol):
+    """Witnesses as the log keeper sees them."""
+
+    @property
+    def newest_ms(self) -> int | None:
+        """Wall time of the newest cosignature that this log has, None if it has none."""
+        ...
+
+    def wants(self, published: Published) -> bool:
+        """Whether it is time to ask about that checkpoint, for the first time or once more."""
+        ...
+
+    async def ask(self, published: Published) -> Cosigned:
+        """Ask every witness, within seconds; what fails is an answer, never an error."""
+        ...
+
+
+class NotedSealer:
+    """A sealer that also seals what anchors answered: each entry comes with the next seal, so that it is signed.
+
+    An entry is made only when an anchor's answer differs from its last one. Otherwise each entry would be a new head to
+    anchor, whose answer would be the next entry, and an idle log would grow for ever.
+    """
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+        # The writer calls this for each record.
+        self.record = sealer.record
+        self._waiting: deque[AnchorResult] = deque()
+        self._last: dict[str, Taken] = {}
+
+    @property
+    def head(self) -> Head:
+        return self._sealer.head
+
+    @property
+    def origin(self) -> str:
+        return self._sealer.origin
+
+    def tell(self, checkpoint: Checkpoint, answers: Iterable[Answer]) -> None:
+        """Have answers recorded. Called on another thread than the writer's."""
+        for answer in answers:
+            if self._last.get(answer.anchor) is answer.taken:
+                continue
+            self._last[answer.anchor] = answer.taken
+            detail = answer.detail.encode()[:DETAIL_BYTES_MAX]
+            entry = AnchorResult(int(answer.taken), checkpoint.size, checkpoint.root, answer.anchor, detail)
+            self._waiting.append(entry)
+
+    def seal(self, t_ms: int) -> Sequence[Frame]:
+        return [*self._noted(t_ms), *self._sealer.seal(t_ms)]
+
+    def heartbeat(self, t_ms: int) -> Sequence[Frame]:
+        return [*self._noted(t_ms), *self._sealer.heartbeat(t_ms)]
+
+    def close(self, t_ms: int) -> Sequence[Frame]:
+        return [*self._noted(t_ms), *self._sealer.close(t_ms)]
+
+    def _noted(self, t_ms: int) -> list[Frame]:
+        frames: list[Frame] = []
+        while self._waiting:
+            frames += self._sealer.note(self._waiting.popleft(), Kind.ANCHOR_RESULT, t_ms)
+        return frames
+
+
+def newest_cosignature_ms(directory: Directory, keys: Sequence[CosignerKey]) -> int | None:
+    """Wall time of the newest cosignature by these keys in a log's own history; None if there is none near its end."""
+    try:
+        size = directory.size(HISTORY)
+        start = max(0, size - HISTORY_BYTES_MAX)
+        text = directory.read(HISTORY, start, size - start).decode(errors="replace")
+    except OSError:
+        return None
+    notes = (match[1] for match in _NOTE.finditer(text))
+    times = [time_s for note in notes for time_s in _times(note, keys)]
+    return max(times) * 1000 if times else None
+
+
+def _times(note: str, keys: Sequence[CosignerKey]) -> list[int]:
+    text = note.rpartition("\n\n")[0] + "\n"
+    found = []
+    for line in signature_lines(note):
+        for key in keys:
+            try:
+                time_s = cosigned_at(line, text, key)
+            except BadNote:
+                continue
+            if time_s is not None:
+                found.append(time_s)
+    return found
