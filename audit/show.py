@@ -99,7 +99,7 @@ def show(
                 if op is None or shown.content.get("op") == op:
                     yield shown
             elif clear and op is None:
-                yield _shown(entry, _clear_content(entry))
+                yield _shown(entry, clear_content(entry))
     if refusals and len(refusals) == len(firsts):
         raise refusals[0]
 
@@ -129,7 +129,8 @@ def _shown(entry: Entry, content: dict[str, Any]) -> Shown:
     return Shown(header.seq, Kind(header.kind), header.t_ms, entry.leaf, content)
 
 
-def _clear_content(entry: Entry) -> dict[str, Any]:
+def clear_content(entry: Entry) -> dict[str, Any]:
+    """The fields of a clear entry as plain data; why it cannot be read if it cannot."""
     try:
         body = read_body(entry.header.kind, entry.body)
     except (Malformed, ValueError) as error:

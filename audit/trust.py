@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from audit.cosign import CosignerKey, cosigned_at, signature_lines
@@ -13,6 +14,9 @@ from audit.note import NoteKey
 AHEAD_MAX_S = 300
 """A cosignature made later than this after now is not believed: clocks differ, but not by more."""
 NONE = "none"
+OWN = "#agl1"
+"""Begins what this package adds to the format; to other readers it is a comment."""
+_SIZES = re.compile(r"(0|[1-9][0-9]{0,17})-((?:0|[1-9][0-9]{0,17})?)")
 
 
 class BadPolicy(ValueError):
@@ -82,12 +86,14 @@ class TrustPolicy:
         reader = _Reader()
         for number, line in enumerate(text.split("\n"), 1):
             words = line.replace("\t", " ").strip(" ").split()
-            if not words or words[0].startswith("#"):
+            if not words or (words[0].startswith("#") and not words[0].startswith(OWN)):
                 continue
             try:
                 reader.read(words)
             except (KeyProblem, BadPolicy) as error:
                 raise BadPolicy(f"line {number}: {error}") from error
+        if reader.sizes is not None:
+            raise BadPolicy("the last line '#agl1 sizes' is followed by no log that it could speak of")
         if not reader.logs:
             raise BadPolicy("the policy pins no log: add a line 'log VKEY'")
         if reader.witnesses and reader.quorum is None:
@@ -96,7 +102,11 @@ class TrustPolicy:
 
     def to_text(self) -> str:
         """The policy as a file."""
-        lines = [f"log {key}" for key in self.logs]
+        lines: list[str] = []
+        for key in self.logs:
+            if key.since or key.until is not None:
+                lines.append(f"{OWN} sizes {key.since}-{'' if key.until is None else key.until}")
+            lines.append(f"log {key}")
         for name, witness in self.witnesses.items():
             lines.append(f"witness {name} {witness.key}" + (f" {witness.url}" if witness.url else ""))
         lines += [f"group {name} {group.least} {' '.join(group.members)}" for name, group in self.groups.items()]
@@ -111,18 +121,32 @@ class _Reader:
         self.witnesses: dict[str, Witness] = {}
         self.groups: dict[str, Group] = {}
         self.quorum: str | None = None
+        self.sizes: tuple[int, int | None] | None = None
         self._lines: dict[str, Callable[[Sequence[str]], None]] = {
             "log": self._log,
             "witness": self._witness,
             "group": self._group,
             "quorum": self._quorum,
+            OWN: self._sizes,
         }
 
     def read(self, words: Sequence[str]) -> None:
         line = self._lines.get(words[0])
         if line is None:
             raise BadPolicy("expected 'log', 'witness', 'group' or 'quorum'")
+        if self.sizes is not None and words[0] != "log":
+            raise BadPolicy("a line '#agl1 sizes' must be followed by the log line that it speaks of")
         line(words[1:])
+
+    def _sizes(self, words: Sequence[str]) -> None:
+        match = _SIZES.fullmatch(words[1]) if len(words) == 2 and words[0] == "sizes" else None
+        if match is None:
+            # Passed over, a misspelt line would trust an old key with the whole log.
+            raise BadPolicy(f"expected '{OWN} sizes FROM-TO' or '{OWN} sizes FROM-'")
+        since, until = int(match[1]), int(match[2]) if match[2] else None
+        if until is not None and until < since:
+            raise BadPolicy(f"no log has sizes from {since} to {until}")
+        self.sizes = since, until
 
     def _log(self, words: Sequence[str]) -> None:
         if len(words) not in {1, 2}:
@@ -130,6 +154,9 @@ class _Reader:
         key = NoteKey.parse(words[0])
         if any(known.public == key.public for known in self.logs):
             raise BadPolicy("this log key stands here already")
+        if self.sizes is not None:
+            key = replace(key, since=self.sizes[0], until=self.sizes[1])
+            self.sizes = None
         self.logs.append(key)
 
     def _witness(self, words: Sequence[str]) -> None:
@@ -153,9 +180,10 @@ class _Reader:
         words_for = {"all": len(members), "any": 1}
         if least not in words_for and not (least.isascii() and least.isdecimal()):
             raise BadPolicy("a group's threshold is 'all', 'any' or a number")
-        count = words_for.get(least) or int(least)
+        count = words_for[least] if least in words_for else int(least)
         if not 1 <= count <= len(members):
-            raise BadPolicy(f"{count} of {len(members)} members can never or always agree")
+            never = "is always met" if not count else "can never be met: it has too few members"
+            raise BadPolicy(f"a group that asks for {count} of {len(members)} {never}")
         self.groups[name] = Group(count, members)
 
     def _quorum(self, words: Sequence[str]) -> None:

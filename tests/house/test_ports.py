@@ -22,7 +22,7 @@ SPAWNERS = frozenset({"create_task", "ensure_future", "run_coroutine_threadsafe"
 MAY_READ_CLOCK_OR_CHANCE: dict[str, str] = {
     "gateway/engine/clock.py": "the clock's port",
     "gateway/engine/chance.py": "the port of chance",
-    "audit/cli.py": "a program of its own: it hands clock and entropy to what it calls",
+    "audit/machine.py": "the clock and the dice of the audit commands, which hand them on",
     "fixtures/clock.py": "the fixtures' own clock: a witness shares nothing with what it watches",
 }
 # path -> why it may start a task
