@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -113,6 +114,7 @@ class Exporter:
             raise
         try:
             at.file.sync()
+            self._read_back(segment_name(at.segment), at.size, data)
         except OSError:
             # The kernel reports a failed write once and may then show pages that never reached the disk.
             self._suspect.add(at.segment)
@@ -120,6 +122,11 @@ class Exporter:
             raise
         at.size += len(data)
         at.next_seq = rows[-1].seq + 1
+
+    def _read_back(self, name: str, offset: int, data: bytes) -> None:
+        """See that the file holds what was meant to be in it, before anything is forgotten for its sake."""
+        if self._directory.read(name, offset, len(data)) != data:
+            raise OSError(errno.EIO, "what was written reads back as something else")
 
     def _cut_back(self, at: _OpenSegment) -> None:
         try:
@@ -170,6 +177,7 @@ class Exporter:
             append_all(file, self._directory.read(name, 0, kept) if kept else b"")
             append_all(file, data)
             file.sync()
+            self._read_back(f"{name}.tmp", kept, data)
             self._directory.rename(f"{name}.tmp", name)
             self._directory.sync_folder(folder_of(name))
         except OSError:

@@ -58,19 +58,27 @@ def _cut(directory: Directory, segment: int) -> bool:
             file.close()
         directory.sync_folder(folder_of(name))
         return found
+    if len(torn) >= 4 and not any(torn):
+        # Space written ahead of need holds nothing that could have been torn.
+        _truncate(directory, name, end)
+        return found
     if (at := find_frame(torn, 0)) is not None:
         raise LogContradiction(
             f"segment {segment:016x}: bad bytes at {end}, but a valid entry at {end + at}: damage, not a torn end"
         )
     digest = sha256(torn).hexdigest()
     write_whole(directory, f"{QUARANTINE}/{segment:016x}-{end:016x}-{digest}.torn", torn)
+    _truncate(directory, name, end)
+    return found
+
+
+def _truncate(directory: Directory, name: str, end: int) -> None:
     file = directory.open(name)
     try:
         file.truncate(end)
         file.sync()
     finally:
         file.close()
-    return found
 
 
 def _unrecorded(directory: Directory, boot_id: str, rows: Iterable[Row]) -> tuple[Recovery, ...]:

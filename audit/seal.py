@@ -174,11 +174,21 @@ class Sealer:
 
     def _rotate_and_record(self, padded: bytes, t_ms: int) -> list[Frame]:
         draft = self._draft()
-        self._clear(draft, Kind.SEGMENT_CLOSE, self._close_body(draft, CloseReason.LIMIT), t_ms)
-        ratchet = self._open(draft, t_ms)
+        ratchet = self._rotate(draft, t_ms)
         frame, draft.ratchet = self._encrypt(draft.position, ratchet, padded, t_ms)
         draft.add(frame, t_ms)
         return self._commit(draft)
+
+    def _rotate(self, draft: _Draft, t_ms: int) -> Ratchet:
+        self._clear(draft, Kind.SEGMENT_CLOSE, self._close_body(draft, CloseReason.LIMIT), t_ms)
+        return self._open(draft, t_ms)
+
+    def _draft_with_room(self, t_ms: int) -> _Draft:
+        """A draft in a segment that is neither full nor old: a log may be idle for longer than a segment may last."""
+        draft = self._draft()
+        if self._full(draft.position, t_ms):
+            draft.ratchet = self._rotate(draft, t_ms)
+        return draft
 
     def _encrypt(self, at: Position, ratchet: Ratchet, padded: bytes, t_ms: int) -> tuple[Frame, Ratchet]:
         record_key, after = ratchet.peek()
@@ -198,7 +208,7 @@ class Sealer:
 
     def heartbeat(self, t_ms: int) -> list[Frame]:
         """Say that nothing happened, and seal it."""
-        draft = self._draft()
+        draft = self._draft_with_room(t_ms)
         self._clear(draft, Kind.HEARTBEAT, Heartbeat(), t_ms)
         self._seal(draft, t_ms)
         return self._commit(draft)
@@ -207,7 +217,7 @@ class Sealer:
         """Add a clear entry of a kind without rules of its own: erasure, key change, anchor result."""
         if kind not in {Kind.ERASURE, Kind.KEY_CHANGE, Kind.ANCHOR_RESULT}:
             raise ValueError(f"{kind.name} entries are made by their own methods")
-        draft = self._draft()
+        draft = self._draft_with_room(t_ms)
         self._clear(draft, kind, body, t_ms)
         return self._commit(draft)
 

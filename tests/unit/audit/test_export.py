@@ -177,6 +177,28 @@ def test_after_a_failed_sync_the_rows_go_to_a_new_file() -> None:
     assert content(journal.directory) == expected(some[:8])
 
 
+@pytest.mark.parametrize("first", [0, 4])
+def test_what_reads_back_as_something_else_does_not_count_as_exported(first: int) -> None:
+    """A bit that flips between memory and disk is met before the store forgets the rows that could replace it."""
+    journal, some = rows()
+    exporter = Exporter(journal.directory)
+    exporter.export(some[:first])
+    flipped = False
+
+    def flip(operation: str, name: str, _length: int) -> None:
+        nonlocal flipped
+        if operation == "sync" and not flipped:
+            journal.directory._inode(name).content[-20] ^= 1
+            flipped = True
+
+    journal.directory.hook = flip
+    with pytest.raises(ExportFailed, match="reads back"):
+        exporter.export(some[first:8])
+    assert exporter.durable_size == first
+    exporter.export(some[first:])
+    assert content(journal.directory) == expected(some)
+
+
 @settings(max_examples=150)
 @given(st.integers(0, 10**9), st.integers(1, 9))
 def test_kill_or_power_loss_anywhere_loses_no_row_and_joins(seed: int, batch: int) -> None:

@@ -79,8 +79,13 @@ def test_torn_frame_at_every_offset_is_incomplete_then_recovered(behind: Callabl
         writer.close(base.tick())
         report = base.verify()
         assert report.exit is Exit.OK, (cut, report.to_lines())
-        assert sum(restart.torn_bytes for restart in report.restarts) == len(torn)
         quarantined = base.directory.names(QUARANTINE)
+        if len(torn) >= 4 and not any(torn):
+            # Nothing but zeros is space written ahead of need, not a torn entry.
+            assert before is Exit.OK, cut
+            assert quarantined == []
+            continue
+        assert sum(restart.torn_bytes for restart in report.restarts) == len(torn)
         assert len(quarantined) == 1
         assert base.directory.files()[f"{QUARANTINE}/{quarantined[0]}"] == torn
 

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from audit.bodies import CloseReason, PreviousEnd, Recovery, Seal, SegmentClose, SegmentOpen, read_body, seal_message
+from audit.bodies import (
+    CloseReason,
+    Erasure,
+    PreviousEnd,
+    Recovery,
+    Seal,
+    SegmentClose,
+    SegmentOpen,
+    read_body,
+    seal_message,
+)
 from audit.chain import ZERO_HASH, CompactRange
 from audit.fields import Malformed
 from audit.head import Head
@@ -17,8 +27,11 @@ from audit.keyring import (
     open_secret,
     signature_fits,
 )
+from audit.log import segments
 from audit.record import FLAG_DAY, MAX_PLAINTEXT_BYTES, Entry, EntryTooLarge, Frame, Kind, parse
+from audit.report import Exit
 from audit.seal import DAY_MS, Sealer, SealerNotOpen, SegmentLimits
+from audit.show import show
 from tests.unit.audit.logs import ORIGIN, START_MS, Journal, entropy
 
 
@@ -152,6 +165,40 @@ def test_a_full_segment_is_closed_and_the_record_opens_the_next(limits: SegmentL
     assert (close.entries, close.reason) == (found[0].seq, CloseReason.LIMIT)
     opened = SegmentOpen.from_bytes(entry_of(found[1]).body)
     assert (opened.number, opened.previous_end) == (1, PreviousEnd.CLEAN)
+
+
+@pytest.mark.parametrize("step", ["heartbeat", "note"])
+def test_a_segment_that_is_too_old_ends_even_if_nothing_is_recorded(step: str) -> None:
+    journal = Journal(limits=SegmentLimits())
+    journal.now_ms += SegmentLimits().age_max_ms
+    body = Erasure(1, 0, 1, bytes(32), "officer")
+    sealer, t_ms = journal.sealer, journal.tick()
+    frames = sealer.heartbeat(t_ms) if step == "heartbeat" else sealer.note(body, Kind.ERASURE, t_ms)
+    journal.frames += frames
+    assert kinds(frames)[:2] == [Kind.SEGMENT_CLOSE, Kind.SEGMENT_OPEN]
+    journal.records(2)
+    journal.close()
+    journal.export()
+    assert len(segments(journal.directory)) == 2
+    journal.publish()
+    assert journal.verify().exit is Exit.OK
+    assert len(list(show(journal.directory, journal.auditor))) == 2
+
+
+def test_the_limits_of_a_segment_are_those_of_the_format() -> None:
+    assert SegmentLimits() == SegmentLimits(entries_max=65_536, bytes_max=64 * 1024 * 1024, age_max_ms=86_400_000)
+
+
+def test_no_segment_grows_beyond_65536_entries_or_64_mib() -> None:
+    journal = Journal(limits=SegmentLimits())
+    made = [len(journal.sealer.record(b"{}", journal.now_ms)) for _ in range(65_536)]
+    assert (sum(made), made.index(3)) == (65_538, 65_534)
+    journal = Journal(limits=SegmentLimits())
+    large = b'{"x":"' + bytes(65_000).replace(b"\0", b"x") + b'"}'
+    size = 0
+    while len(frames := journal.sealer.record(large, journal.now_ms)) == 1:
+        size += len(frames[0].data)
+    assert 64 * 1024 * 1024 - 2 * len(frames[0].data) - 65_536 < size < 64 * 1024 * 1024 + 65_536
 
 
 def test_close_ends_in_a_seal_and_only_start_goes_on() -> None:
