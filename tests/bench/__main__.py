@@ -9,6 +9,7 @@ import platform
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.bench.rows import Plan, Round, Row
 
 TARGETS = {64: 0.40, 8: 0.22, 1: 0.22}
 GATEWAY, CLOSING, POOLED = "gateway", "proxy, force_close", "proxy, pooled"
+
+NO_STRACE = "strace is missing or may not watch: apt-get install strace, run as root"
 
 Rounds = dict[str, dict[int, list[Round]]]
 
@@ -51,19 +54,27 @@ def latency(rounds: Rounds, units_ms: Sequence[float]) -> Row:
     return Row("4", "added p50 in syncs of this disk, 1 connection", values, 8, most=True, note=note)
 
 
-def syncs(candidate: stage.Candidate, plan: Plan) -> list[Row]:
-    """Row 5."""
-    found = []
-    for connections, count in ((1, plan.syncs), (64, plan.syncs * 8)):
-        counted = rows.count_syncs(candidate, connections, count)
-        note = "" if counted is not None else "strace is missing or may not attach: apt-get install strace, run as root"
-        if connections == 1:
-            values = () if counted is None else (counted / count,)
-            found.append(Row("5", "syncs per operation, 1 connection", values, 2, most=True, note=note))
-        else:
-            values = () if not counted else (count * rows.EVENTS_PER_OPERATION / counted,)
-            found.append(Row("5", "begins and outcomes per sync, 64 connections", values, 10, note=note))
-    return found
+def syncs(folder: stage.Folder, plan: Plan) -> list[Row]:
+    """Row 5. An operation waits for its commits; exports, seals and the store's own housekeeping go on beside them."""
+    report = folder.path / "syncs.txt"
+    per_operation = Row("5", "commits per operation, 1 connection", (), 2, most=True, note=NO_STRACE)
+    per_commit = Row("5", "begins and outcomes per commit, 64 connections", (), 10, note=NO_STRACE)
+    under = rows.watcher(report)
+    if not under:
+        return [per_operation, per_commit]
+    with stage.gateway(folder, under=under) as watched:
+        watched.load(64, plan.counts[64] // 4)
+        counted = {}
+        for connections, count in ((1, plan.syncs), (64, plan.syncs * 8)):
+            before = rows.syncs_of(report)
+            watched.load(connections, count)
+            counted[connections] = count, rows.syncs_of(report).since(before)
+    count, alone = counted[1]
+    note = f"and {alone.others / count:.2f} syncs beside them"
+    per_operation = replace(per_operation, values=(alone.commits / count,), note=note)
+    count, busy = counted[64]
+    events = (count * rows.EVENTS_PER_OPERATION / busy.commits,) if busy.commits else ()
+    return [per_operation, replace(per_commit, values=events, note="")]
 
 
 def stored(folder: stage.Folder, fresh: stage.Candidate, plan: Plan, rounds: Rounds) -> Row:
@@ -90,6 +101,8 @@ def measure(plan: Plan, folder: Path) -> tuple[list[Row], Rounds]:
         home = stage.make_folder(folder / "one", *ports)
         with stage.gateway(home) as ours:
             found, rounds = _beside_proxies([ours, *proxies], home, plan)
+        print("syncs")
+        found += syncs(stage.make_folder(folder / "three", *ports), plan)
         print("the log")
         ratio, note = rows.verify_ratio(home)
         found.append(Row("10", "audit verify / openssl dgst, rate of one process", (ratio,), 0.20, note=note))
@@ -116,7 +129,7 @@ def _beside_proxies(candidates: list[stage.Candidate], home: stage.Folder, plan:
             rounds[name][connections] = seen
     units.append(rows.sync_unit_ms(home.data, plan.syncs))
     found = [*throughput(rounds), latency(rounds, units)]
-    print("memory, reads, syncs")
+    print("memory, reads")
     shared, resident = rows.memory_kb(ours)
     note = f"{resident / 1024:.0f} MB resident at most"
     found.append(Row("9", "memory of the server", (shared / 1024,), 200, most=True, unit="MB", note=note))
@@ -124,7 +137,6 @@ def _beside_proxies(candidates: list[stage.Candidate], home: stage.Folder, plan:
     values = rows.ratios(reads[ours.name], reads[closing.name], lambda one: one.per_second)
     found.append(Row("8", "reads / proxy, 64 connections", values, 0.5))
     rounds["gateway, reads"] = {64: reads[ours.name]}
-    found += syncs(ours, plan)
     return found, rounds
 
 

@@ -46,11 +46,14 @@ class Server:
 
 
 @contextmanager
-def serving(arguments: Sequence[str], errors: Path, **variables: str) -> Iterator[Server]:
-    """Start `python ARGUMENTS`, wait for its line, and end it in the end. What it complains of goes to `errors`."""
+def serving(arguments: Sequence[str], errors: Path, *, under: Sequence[str] = (), **variables: str) -> Iterator[Server]:
+    """Start `python ARGUMENTS`, wait for its line, and end it in the end. What it complains of goes to `errors`.
+
+    `under`: a command that runs it, in the process that it starts.
+    """
     with errors.open("ab") as sink:
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [*under, sys.executable, *arguments],
             cwd=ROOT,
             env=environment(**variables),
             stdin=subprocess.DEVNULL,

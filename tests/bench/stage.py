@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,10 +156,10 @@ def _catalog(service: int, silent: int) -> dict[str, Any]:
 
 
 @contextmanager
-def gateway(folder: Folder, name: str = "gateway") -> Iterator[Candidate]:
-    """Serve that folder."""
+def gateway(folder: Folder, name: str = "gateway", *, under: Sequence[str] = ()) -> Iterator[Candidate]:
+    """Serve that folder. `under`: a command that runs it."""
     errors = folder.path / "log.txt"
-    with serving(["-m", "gateway", "serve"], errors, GATEWAY_CONFIG=str(folder.config)) as server:
+    with serving(["-m", "gateway", "serve"], errors, under=under, GATEWAY_CONFIG=str(folder.config)) as server:
         yield Candidate(name, server, int(server.said["address"].rpartition(":")[2]), folder.key)
 
 
