@@ -163,6 +163,29 @@ FAULTS: dict[str, tuple[frozenset[str], Callable[[int], int | None]]] = {
 }
 
 
+class Trouble:
+    """A disk that refuses some operations from a step on, until it relents."""
+
+    def __init__(self, operations: frozenset[str], fault: Callable[[int], int | None], passes: int) -> None:
+        self._operations = operations
+        self._fault = fault
+        self._passes = passes
+        self._refusing = True
+        self.refused = False
+
+    def __call__(self, operation: str, _name: str, length: int) -> int | None:
+        self._passes -= 1
+        if self._passes >= 0 or not self._refusing or operation not in self._operations:
+            return None
+        if self.refused and self._fault is short:
+            return full(length)
+        self.refused = True
+        return self._fault(length)
+
+    def relent(self) -> None:
+        self._refusing = False
+
+
 @pytest.mark.parametrize("survives", [True, False], ids=["goes on", "dies of it"])
 @pytest.mark.parametrize(("operations", "fault"), FAULTS.values(), ids=FAULTS.keys())
 def test_32_a_disk_that_refuses_at_every_step(
@@ -172,25 +195,10 @@ def test_32_a_disk_that_refuses_at_every_step(
     refusals = step = 0
     while True:
         bench = Bench()
-        left, refusing, refused = step, True, False
-
-        def refuse(operation: str, _name: str, length: int) -> int | None:
-            nonlocal left, refused, refusing
-            left -= 1
-            if left >= 0 or not refusing or operation not in operations:
-                return None
-            if refused and fault is short:
-                return full(length)
-            refused = True
-            return fault(length)
-
-        def relent() -> None:
-            nonlocal refusing
-            refusing = False
-
-        bench.disk.hook = refuse
+        trouble = Trouble(operations, fault, step)
+        bench.disk.hook = trouble
         try:
-            bench.work(retried=relent if survives else None)
+            bench.work(retried=trouble.relent if survives else None)
         except ExportFailed:
             bench.disk.hook = None
             bench.disk = bench.disk.after_power_loss(lambda _: 0)
@@ -201,7 +209,7 @@ def test_32_a_disk_that_refuses_at_every_step(
             assert bench.events() == EVENTS, step
         bench.writer.close(START_MS)
         bench.check(step)
-        if not refused:
+        if not trouble.refused:
             break
         refusals += 1
         step += 1
