@@ -12,7 +12,6 @@ import structlog
 
 from audit.bodies import Recovery, Succession
 from audit.checkpoint import Published, Publisher
-from audit.cosign import CosignerKey
 from audit.disk import DiskDirectory, LogError, log_folder
 from audit.epochs import SealKeyFile
 from audit.export import Exporter, Row
@@ -20,8 +19,7 @@ from audit.keyring import KeyProblem, Recipient
 from audit.note import BadNote, NoteSigner
 from audit.recover import JoinState
 from audit.seal import Sealer, SegmentLimits
-from audit.trust import BadPolicy, TrustPolicy, Witness
-from gateway.engine.anchoring import Cosigners, Taken
+from gateway.engine.anchoring import Cosigners, Taken, witnesses_of
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
@@ -238,10 +236,10 @@ async def _open_log(settings: Settings, paths: Paths, store: SqlStore, clock: Cl
             boot_id=clock.boot_id,
             limits=SegmentLimits(bytes_max=settings.audit.segment_max_bytes),
         )
-        witnesses = _witnesses(settings, directory, clock)
+        cosigners = _cosigners(settings, directory, clock)
         now_ms = clock.wall_ms()
         notes = await start_log(store, sealer, begins, now_ms=now_ms, quarantine=reason, seal_key_lost=lost)
-        anchoring = Anchoring(_anchor_names(settings), witnesses, notes, epochs)
+        anchoring = Anchoring(_anchor_names(settings), cosigners, notes, epochs)
         return _Ledger(origin, exporter, _publisher(settings, directory, signer), anchoring, reason)
     except BaseException as error:
         exporter.close()
@@ -269,27 +267,15 @@ def _anchor_names(settings: Settings) -> tuple[str, ...]:
     return (*folders, "standard output") if settings.audit.print_checkpoints else folders
 
 
-def _witnesses(settings: Settings, directory: DiskDirectory, clock: Clock) -> Cosigners | None:
-    """Those of the settings and of the policy, or None if there are none. Raises Refused."""
-    found: dict[str, Witness] = {}
-    try:
-        if settings.audit.witness_policy is not None:
-            found |= TrustPolicy.parse(Path(settings.audit.witness_policy).read_text(encoding="utf-8")).witnesses
-        for item in settings.audit.witnesses:
-            key = CosignerKey.parse(item.vkey)
-            if any(known.key.public == key.public for known in found.values()) or key.name in found:
-                raise Refused(f"Two witnesses have the name or the key of {key.name}; each counts once only.")
-            found[key.name] = Witness(key, item.url)
-    except (KeyProblem, BadPolicy, UnicodeDecodeError) as error:
-        raise Refused(f"The witnesses of the audit log cannot be asked: {error}.") from error
-    except OSError as error:
-        raise Refused(f"The policy {settings.audit.witness_policy} cannot be read: {error.strerror}.") from error
-    if not any(witness.url for witness in found.values()):
+def _cosigners(settings: Settings, directory: DiskDirectory, clock: Clock) -> Cosigners | None:
+    """Whoever is to be asked, None if nobody. Raises Refused."""
+    witnesses = witnesses_of(settings.audit)
+    if not witnesses:
         return None
     # Only now: nobody else needs an HTTP client this early, and most commands start without one.
     from gateway.engine.witnessing import Witnesses  # noqa: PLC0415 - see above
 
-    return Witnesses(directory, found, clock)
+    return Witnesses(directory, witnesses, clock)
 
 
 async def _new_origin(

@@ -2,19 +2,24 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Final, Protocol
 
 from audit.bodies import AnchorResult
 from audit.checkpoint import HISTORY, Checkpoint, Published
 from audit.cosign import CosignerKey, cosigned_at, signature_lines
-from audit.disk import Directory
+from audit.disk import Directory, DiskDirectory
 from audit.head import Head
+from audit.keyring import KeyProblem
 from audit.note import BadNote
 from audit.record import Frame, Kind
 from audit.seal import Sealer
+from audit.trust import BadPolicy, TrustPolicy, Witness
+from gateway.settings import AuditSettings
+from gateway.store.port import Refused
 
 DETAIL_BYTES_MAX: Final = 1024
 HISTORY_BYTES_MAX: Final = 256 * 1024
@@ -110,6 +115,32 @@ class NotedSealer:
         while self._waiting:
             frames += self._sealer.note(self._waiting.popleft(), Kind.ANCHOR_RESULT, t_ms)
         return frames
+
+
+def witnesses_of(audit: AuditSettings) -> dict[str, Witness]:
+    """Those with a URL, of the settings and of the policy that they name. Raises `store.port.Refused`."""
+    found: dict[str, Witness] = {}
+    try:
+        if audit.witness_policy is not None:
+            found |= TrustPolicy.parse(Path(audit.witness_policy).read_text(encoding="utf-8")).witnesses
+        for item in audit.witnesses:
+            key = CosignerKey.parse(item.vkey)
+            if key.name in found or any(known.key.public == key.public for known in found.values()):
+                raise Refused(f"Two witnesses have the name or the key of {key.name}; each counts once only.")
+            found[key.name] = Witness(key, item.url)
+    except (KeyProblem, BadPolicy, UnicodeDecodeError) as error:
+        raise Refused(f"The witnesses of the audit log cannot be asked: {error}.") from error
+    except OSError as error:
+        raise Refused(f"The policy {audit.witness_policy} cannot be read: {error.strerror}.") from error
+    return {name: witness for name, witness in found.items() if witness.url}
+
+
+def newest_below(folder: Path, witnesses: Mapping[str, Witness]) -> int | None:
+    """Wall time of the newest cosignature in any log below a folder, None if there is none."""
+    keys = [witness.key for witness in witnesses.values()]
+    logs = [DiskDirectory(path.parent) for path in folder.rglob(HISTORY)] if folder.is_dir() else []
+    times = [at_ms for log in logs if (at_ms := newest_cosignature_ms(log, keys)) is not None]
+    return max(times, default=None)
 
 
 def newest_cosignature_ms(directory: Directory, keys: Sequence[CosignerKey]) -> int | None:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from gateway.catalog.lint import check as check_catalog
 from gateway.catalog.load import read_folder
+from gateway.engine.anchoring import newest_below, witnesses_of
 from gateway.settings import Settings
 from gateway.store.port import Refused
 from gateway.surfaces.cli.client import AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.context import Context
 
 PRIVATE_BITS = 0o077
-SKEW_SECONDS_MAX = 5.0
+COSIGNATURE_SECONDS_MAX = 5400
+"""An idle log beats once an hour, and its witnesses cosign that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ async def examine(context: Context) -> list[Line]:
     lines = [Line("settings", fine=True, detail="can be read")]
     lines += _catalog(settings)
     lines += _files(settings)
+    lines += _anchors(settings)
+    lines += _witnesses(settings, context.composition.clock.wall_ms())
     lines += [line async for line in _gateway(context, settings)]
     return lines
 
@@ -60,13 +64,6 @@ def _files(settings: Settings) -> list[Line]:
             lines.append(Line("files", fine=False, detail=f"{path} can be used by others (mode {mode:04o})"))
     if not lines:
         lines.append(Line("files", fine=True, detail="keys and data can be used by their owner alone"))
-    if not settings.audit.anchors:
-        detail = "no anchor: a rewritten log could not be told from the true one; see `audit.anchors`"
-        lines.append(Line("anchors", fine=False, detail=detail))
-    else:
-        missing = [anchor for anchor in settings.audit.anchors if not Path(anchor).is_dir()]
-        detail = f"missing: {', '.join(missing)}" if missing else f"{len(settings.audit.anchors)} folders"
-        lines.append(Line("anchors", fine=not missing, detail=detail))
     if len(settings.audit.recipients) < 2:
         lines.append(
             Line("recipients", fine=False, detail="fewer than two: without a recovery key a lost key is final")
@@ -74,6 +71,37 @@ def _files(settings: Settings) -> list[Line]:
     else:
         lines.append(Line("recipients", fine=True, detail=f"{len(settings.audit.recipients)} public keys"))
     return lines
+
+
+def _anchors(settings: Settings) -> list[Line]:
+    audit = settings.audit
+    if not (audit.anchors or audit.print_checkpoints or audit.witnesses or audit.witness_policy):
+        detail = "no anchor: a rewritten log could not be told from the true one; see `audit.anchors`"
+        return [Line("anchors", fine=False, detail=detail)]
+    if not audit.anchors:
+        return []
+    missing = [anchor for anchor in audit.anchors if not Path(anchor).is_dir()]
+    detail = f"missing: {', '.join(missing)}" if missing else f"{len(audit.anchors)} folders"
+    return [Line("anchors", fine=not missing, detail=detail)]
+
+
+def _witnesses(settings: Settings, now_ms: int) -> list[Line]:
+    """How old the newest cosignature is. An idle log beats once an hour and asks for new ones then."""
+    try:
+        witnesses = witnesses_of(settings.audit)
+    except Refused as refused:
+        return [Line("witnesses", fine=False, detail=str(refused))]
+    if not witnesses:
+        return []
+    newest_ms = newest_below(Path(settings.data_folder) / "audit", witnesses)
+    if newest_ms is None:
+        detail = f"none of {len(witnesses)} has cosigned this log; the gateway's own log says why"
+        return [Line("witnesses", fine=False, detail=detail)]
+    seconds = max(0, (now_ms - newest_ms) // 1000)
+    detail = f"newest cosignature is {seconds} s old"
+    if seconds > COSIGNATURE_SECONDS_MAX:
+        return [Line("witnesses", fine=False, detail=f"{detail}; the gateway's own log says why")]
+    return [Line("witnesses", fine=True, detail=detail)]
 
 
 async def _gateway(context: Context, settings: Settings) -> AsyncIterator[Line]:
