@@ -120,6 +120,7 @@ class OperationDocument(Document):
     executed: ExecutedName
     basis: BasisName | None
     target: Target
+    request_sha256: str = Field(description="Of the exact request, credential left out, as the audit log has it.")
     last_confirmed: str | None = Field(description="When evidence last said anything definite.")
     retry_allowed: bool = Field(description="Whether the caller may submit it again; false in every unsettled state.")
     correlation_id: str | None

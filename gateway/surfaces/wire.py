@@ -48,6 +48,7 @@ def operation_document(view: View, *, now_ms: int) -> dict[str, Any]:
         "executed": shown.executed.value,
         "basis": operation.basis,
         "target": {"service": operation.target_service, "url": operation.target_url},
+        "request_sha256": operation.request_sha256,
         "last_confirmed": instant(_last_confirmed(operation)),
         "retry_allowed": _retry_allowed(view),
         "correlation_id": operation.correlation_id or operation.run,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.surfaces.cli import acting, administering, auditing, local
+from gateway.surfaces.cli import acting, administering, auditing, exporting, local
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, enter
 from gateway.surfaces.cli.demo.command import demo
@@ -44,7 +44,7 @@ def build() -> typer.Typer:
     app.command()(local.check)
     app.command()(local.serve)
     app.command()(acting.call)
-    app.add_typer(acting.operations, name="operations")
+    app.add_typer(exporting.operations, name="operations")
     app.add_typer(acting.runs, name="runs")
     app.add_typer(acting.actions, name="actions")
     app.add_typer(administering.keys, name="keys")
