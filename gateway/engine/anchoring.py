@@ -24,7 +24,7 @@ from gateway.store.port import Refused
 DETAIL_BYTES_MAX: Final = 1024
 HISTORY_BYTES_MAX: Final = 256 * 1024
 """How far back in the history of checkpoints a cosignature is looked for."""
-_NOTE: Final = re.compile(r"(?:\A|\n\n)((?:[^\n]+\n){3}\n(?:\N{EM DASH} [^\n]+\n)+)")
+_NOTE: Final = re.compile(r"(?:\A|(?<=\n\n))((?:[^\n]+\n){3}\n(?:\N{EM DASH} [^\n]+\n)+)")
 
 
 class Taken(IntEnum):
