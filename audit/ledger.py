@@ -64,6 +64,9 @@ class Ledger:
         self._uncertified: Finding | None = None
         self.old_key_missing = False
         """The log says that a key which the policy does not name was replaced by one that it does."""
+        self.new_key_missing = False
+        """A pinned key was replaced, as an entry under it says, by one that the policy does not name."""
+        self._announced = self._announced_sealed = False
         self.erased_size = 0
         """The log says that the first so many entries were dropped."""
         self.goes_on = False
@@ -155,6 +158,7 @@ class Ledger:
         elif isinstance(body, KeyChange) and body.what == LOG_KEY:
             pinned = {key.digest for key in self._keys}
             self.old_key_missing |= body.new_digest in pinned and body.old_digest not in pinned
+            self._announced |= body.old_digest in pinned and body.new_digest not in pinned
         return None
 
     def check_pending_seal(self) -> None:
@@ -231,6 +235,9 @@ class Ledger:
             if first:
                 # An old log key may have: a later entry would say that it was replaced by a pinned one.
                 self._uncertified = uncertified
+            elif self._announced_sealed and body.epoch > self._epoch:
+                # Whoever held the old keys said so under their seal; the policy only has to be brought up to date.
+                self.new_key_missing = True
             else:
                 self._report.add(uncertified)
         elif not first and body.epoch <= self._epoch:
@@ -285,6 +292,7 @@ class Ledger:
         self._pending = _PendingSeal(entry, seal, self._epoch_key, self._segment, offset)
         self._report.seals += 1
         self.sealed_size = entry.header.seq + 1
+        self._announced_sealed = self._announced
         self.unsealed_since = None
         self._last_seal_t_ms = entry.header.t_ms
         if seal.next_key != ZERO_HASH:

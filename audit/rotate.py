@@ -54,8 +54,9 @@ class Rotated:
 def rotate_keys(
     directory: Directory, store: SealKeyStore, rotation: Rotation, session: Session, anchors: Sequence[Directory] = ()
 ) -> Rotated:
-    """Open a segment under the new keys, record the change, close it, and sign checkpoints at both sides of the cut.
+    """Record the change, open a segment under the new keys, and sign checkpoints at both sides of the cut.
 
+    A change of the log key is recorded under the old keys first, so that whoever pins them learns of it from the log.
     Done again after a crash, it opens one more segment; nothing is lost meanwhile.
 
     Args:
@@ -84,7 +85,33 @@ def rotate_keys(
     changed = before != digest_of(rotation.recipients)
     if not changed and rotation.new_log_key is None:
         raise BadRotation("nothing changes: these are the recipients that the log has, and no new log key was given")
-    fresh = None if rotation.new_log_key is None else _next_seal_key(directory, store, new_signer, session.entropy)
+    fresh = None
+    if rotation.new_log_key is not None:
+        change = KeyChange(LOG_KEY, rotation.log_key.key.digest, new_signer.key.digest, rotation.by)
+        _write(directory, store, rotation, session, [change])
+        fresh = _next_seal_key(directory, store, new_signer, session.entropy)
+    changes = [KeyChange(RECIPIENTS, before, digest_of(rotation.recipients), rotation.by)] if changed else []
+    cut = _write(directory, store, rotation, session, changes, fresh=fresh)
+    if fresh is not None:
+        # The opening that names it is durable: the old keys will sign nothing more.
+        store.save(origin, [fresh])
+        Publisher(directory, rotation.log_key, anchors).publish(cut)
+    old_keys = () if fresh is None else (rotation.log_key.key,)
+    Publisher(directory, new_signer, anchors, old_keys=old_keys).publish()
+    return Rotated(cut, changed, rotation.log_key.key, new_signer.key)
+
+
+def _write(
+    directory: Directory,
+    store: SealKeyStore,
+    rotation: Rotation,
+    session: Session,
+    changes: Sequence[KeyChange],
+    *,
+    fresh: SealKey | None = None,
+) -> int:
+    """One closed segment with these entries, under the stored seal keys or a fresh one; return its first seq."""
+    origin = rotation.log_key.name
     writer = LogWriter.open(
         directory,
         origin=origin,
@@ -96,21 +123,11 @@ def rotate_keys(
         t_ms=session.t_ms,
     )
     try:
-        cut = writer.head.segment
-        if fresh is not None:
-            # The opening that names it is durable: the old key will sign nothing more.
-            store.save(origin, [fresh])
-            Publisher(directory, rotation.log_key, anchors).publish(cut)
-            change = KeyChange(LOG_KEY, rotation.log_key.key.digest, new_signer.key.digest, rotation.by)
+        for change in changes:
             writer.note(change, Kind.KEY_CHANGE, session.t_ms)
-        if changed:
-            change = KeyChange(RECIPIENTS, before, digest_of(rotation.recipients), rotation.by)
-            writer.note(change, Kind.KEY_CHANGE, session.t_ms)
+        return writer.head.segment
     finally:
         writer.close(session.t_ms)
-    old_keys = () if fresh is None else (rotation.log_key.key,)
-    Publisher(directory, new_signer, anchors, old_keys=old_keys).publish()
-    return Rotated(cut, changed, rotation.log_key.key, new_signer.key)
 
 
 def _last_recipients(directory: Directory) -> bytes:

@@ -104,7 +104,7 @@ def verify(
     holdings.check_files(extra.progress)
     if contents is not None:
         _judge_contents(report, contents)
-    _judge_keys(report, claims, old_key_missing=walk.old_key_missing)
+    _judge_keys(report, claims, walk)
     report.first_seq = report.end_seq - report.entries if report.entries else 0
     _judge_tail(report, options, now_ms)
     _judge_proof(report, options, now_ms)
@@ -175,11 +175,16 @@ def _judge_tail(report: Report, options: VerifyOptions, now_ms: int) -> None:
         report.notes.append("entries behind the last seal could have been cut off without a trace here")
 
 
-def _judge_keys(report: Report, claims: Claims, *, old_key_missing: bool) -> None:
-    if old_key_missing:
+def _judge_keys(report: Report, claims: Claims, walk: Walk) -> None:
+    if walk.ledger.new_key_missing:
+        text = "the log key was replaced, as the log says under the old one, and the trust policy lacks its successor"
+        hint = "get the policy that followed from whoever set up the log"
+        report.add(Finding("new_key", Exit.NOT_PROVEN, text, hint=hint))
+    if walk.ledger.old_key_missing:
         text = "an old key of this log is missing: it was replaced, and the trust policy names its successor only"
         hint = "add the old key's line to the policy, with the sizes that it speaks for"
         report.add(Finding("old_key", Exit.NOT_PROVEN, text, hint=hint))
+    if walk.ledger.new_key_missing or walk.ledger.old_key_missing:
         return
     for place in dict.fromkeys(claims.unsigned):
         report.add(Finding("foreign_checkpoint", Exit.TAMPERED, f"{place}: not signed by the pinned key"))

@@ -88,9 +88,9 @@ class Walk:
         self._comparison.end(self._seq, self._segment, excused=self._excused)
 
     @property
-    def old_key_missing(self) -> bool:
-        """Whether the log was begun under a key that the policy does not name, as the log itself says."""
-        return self._ledger.old_key_missing
+    def ledger(self) -> Ledger:
+        """What the clear entries said, once everything is passed."""
+        return self._ledger
 
     def _judge_pruned(self) -> None:
         """The beginning may be missing if the log says that it was dropped and a checkpoint vouches for the rest."""

@@ -123,7 +123,7 @@ def _changed_keys(shelf: Shelf) -> None:
     for name, policy, code in (
         ("changed-keys.policy", after, 0),
         ("changed-keys-new-only.policy", TrustPolicy((rotated.new_key,)), 4),
-        ("changed-keys-old-only.policy", archive.journal.policy, 1),
+        ("changed-keys-old-only.policy", archive.journal.policy, 4),
     ):
         shelf.policy(name, policy)
         shelf.log("changed-keys", name, now_ms, code, anchor="changed-keys.anchor")

@@ -191,10 +191,12 @@ def rechain(
     seal_key: SealKey | None = None,
     origin: str = ORIGIN,
     lie_at: int | None = None,
+    own_epoch: bool = False,
 ) -> list[Frame]:
     """What an attacker writes who repairs everything that needs no key: seqs, links, trailers, roots, stated trees.
 
-    With a seal key the seals are signed again as well; the one at seq `lie_at` signs a root that is not the log's.
+    With a seal key the seals are signed again as well (`own_epoch`: only those of its epoch); the one at seq `lie_at`
+    signs a root that is not the log's.
     """
     frames: list[Frame] = []
     tree, prev, segment = CompactRange(), ZERO_HASH, 0
@@ -209,7 +211,8 @@ def rechain(
         elif header.kind == Kind.SEAL:
             root = bytes(32) if seq == lie_at else tree.root()
             seal = replace(Seal.from_bytes(body), size=seq, root=root)
-            body = _resign(seal, header, seal_key, origin)
+            signs = seal_key is not None and (not own_epoch or seal.epoch == seal_key.epoch)
+            body = _resign(seal, header, seal_key if signs else None, origin)
         frame = encode_frame(header, body, segment)
         frames.append(frame)
         tree.append(frame.leaf)

@@ -250,7 +250,8 @@ class Oracle:
         self.coarse = False
         self.full = False
         self.seals = 0
-        self.foreign = self.old_key = False
+        self.foreign = self.old_key = self.new_key = False
+        self.announced = self.announced_sealed = False
 
     def run(self, unsealed_max: int, anchor_age_ms: int, *, unanchored: bool) -> int:
         names = sorted(name for name in self.files if re.fullmatch(r"segments/[0-9a-f]{16}\.agl", name))
@@ -263,7 +264,7 @@ class Oracle:
                 self.exits.add(TAMPERED)
         self.tail(unsealed_max)
         self.checkpoints(anchor_age_ms, unanchored=unanchored)
-        if self.old_key:
+        if self.old_key or self.new_key:
             self.exits.add(NOT_PROVEN)
         elif self.foreign:
             self.exits.add(TAMPERED)
@@ -368,6 +369,7 @@ class Oracle:
             if kind == 7 and body[0] == 2:
                 pinned = self.policy.digests
                 self.old_key = self.old_key or (body[33:65] in pinned and body[1:33] not in pinned)
+                self.announced = self.announced or (body[1:33] in pinned and body[33:65] not in pinned)
 
     def open(self, opened: Opening, first: int, before: int) -> None:
         earlier, self.opening = self.opening, opened
@@ -384,8 +386,11 @@ class Oracle:
         certified = any(signed(public, opened.certificate, message) for public in pinned)
         if (opened.epoch, opened.key) != (self.epoch, self.key):
             bare = not self.known and not any(opened.certificate)
-            if (asked and not certified and not bare and self.epoch >= 0) or opened.epoch <= self.epoch:
+            strange = asked and not certified and not bare and self.epoch >= 0
+            if opened.epoch <= self.epoch or (strange and not self.announced_sealed):
                 self.exits.add(TAMPERED)
+            elif strange:
+                self.new_key = True
             if self.epoch < 0:
                 self.pinned = certified
                 self.foreign = self.foreign or bool(asked and not certified and not bare)
@@ -411,6 +416,7 @@ class Oracle:
         message = b"agw/seal/1\0" + struct.pack(">H", len(origin)) + origin + raw[:96] + body[:-64]
         self.seal = (self.key, signature, message)
         self.seals += 1
+        self.announced_sealed = self.announced
         self.sealed, self.unsealed_since = self.end + 1, None
         if following != ZERO:
             self.check_seal()
@@ -596,7 +602,7 @@ class DisclosureOracle:
         self.exits: set[int] = set()
         self.note: bytes | None = None
         self.tree: tuple[int, bytes] | None = None
-        self.before, self.last_seq, self.final = b"", -1, False
+        self.before, self.final = b"", False
 
     def run(self) -> int:
         try:
@@ -649,9 +655,8 @@ class DisclosureOracle:
             self.exits.add(UNREADABLE)
             return
         try:
-            if kind != 1 or seq != index or seq <= self.last_seq:
+            if kind != 1 or seq != index:
                 raise Broken
-            self.last_seq = seq
             self.place(document_of(entry, key), op, number, before)
         except Broken:
             self.exits.add(TAMPERED)

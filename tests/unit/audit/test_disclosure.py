@@ -11,6 +11,8 @@ from itertools import pairwise
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from audit.chain import leaf_hash
+from audit.checkpoint import Checkpoint
 from audit.cosign import Cosigner
 from audit.discloser import CannotDisclose, Signed, disclose, newest_signed
 from audit.disclosure import DisclosedRecord, render
@@ -20,7 +22,7 @@ from audit.log import LogContradiction, read_open, segment_name, segments
 from audit.record import ENTRY_HEADER, HEADER_BYTES, Header, Kind, pad
 from audit.report import Exit
 from audit.seal import SegmentLimits
-from audit.tlog_proof import MAGIC, BadForm, decimal, decode, read_proof
+from audit.tlog_proof import MAGIC, BadForm, TlogProof, decimal, decode, read_proof
 from audit.trust import Group, TrustPolicy, Witness
 from tests.unit.audit.logs import entries_of, entropy
 from tests.unit.audit.operations import Diary, checked, disclosed, interleaved, text_of
@@ -328,6 +330,29 @@ def test_witnesses_of_the_policy_must_have_cosigned() -> None:
     early = diary.now_ms - 3_600_000
     assert checked(text, needs_one, early).exit is Exit.NOT_PROVEN
     assert oracle_disclosure(text, needs_one.to_text(), early // 1000) == Exit.NOT_PROVEN
+
+
+def test_proofs_must_carry_the_same_checkpoint_to_the_byte() -> None:
+    """Also where only a signature by someone unknown differs: a reader must not have to choose."""
+    diary = interleaved()
+    records = disclosed(diary, "op-b")
+    note = records[1].proof.note
+    more = note + Cosigner.generate("unknown", entropy("unknown")).cosign(note.rpartition("\n\n")[0] + "\n", 1)
+    records[1] = replace(records[1], proof=replace(records[1].proof, note=more))
+    assert verdicts(diary, text_of("op-b", records)) == Exit.TAMPERED
+
+
+def test_entry_that_says_another_seq_than_its_place_is_refused_although_signed_for() -> None:
+    """Only whoever holds the log key could make such a log; still nothing in it may count."""
+    diary = Diary()
+    key, nonce = bytes(32), bytes(12)
+    for seq, code in ((0, Exit.OK), (7, Exit.TAMPERED)):
+        header = Header(1, Kind.DATA, 0, seq, 0, nonce, commit_to(key), bytes(32))
+        body = AESGCM(key).encrypt(nonce, pad(b'{"op":"o","op_n":0,"op_final":true}'), header.to_bytes())
+        entry = header.to_bytes() + body
+        note = diary.signer.sign(Checkpoint(diary.origin, 1, leaf_hash(entry)).to_text())
+        record = DisclosedRecord(entry, TlogProof(0, (), note, key))
+        assert verdicts(diary, text_of("o", [record])) == code
 
 
 # What cannot be disclosed, and why.

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from audit.bodies import LOG_KEY, KeyChange, read_body
-from audit.checkpoint import CHECKPOINT, Checkpoint, Publisher, PublishRefused
+from audit.bodies import LOG_KEY, KeyChange, Seal, read_body
+from audit.checkpoint import CHECKPOINT, HISTORY, Checkpoint, Publisher, PublishRefused
 from audit.disk import LogLocked
 from audit.epochs import EpochKeys, KeyLost, SealKeyFile
 from audit.export import ExportFailed
@@ -22,7 +22,7 @@ from audit.show import show
 from audit.trust import TrustPolicy
 from audit.verify import VerifyOptions
 from audit.writer import LogWriter
-from tests.unit.audit.logs import Journal, entries_of, entropy
+from tests.unit.audit.logs import Journal, entries_of, entropy, put_frames, rechain
 from tests.unit.audit.oracle import oracle
 
 
@@ -105,6 +105,7 @@ def test_new_readers_read_what_comes_and_old_ones_what_was() -> None:
 def test_new_log_key_signs_from_the_cut_on_and_the_policy_says_so() -> None:
     archive = Archive()
     rotated = archive.rotate(new_key=archive.new_key)
+    assert [key.epoch for key in archive.store.load(archive.journal.origin)] == [1]
     archive.write_on()
     Publisher(
         archive.journal.directory, archive.new_key, [archive.journal.anchor], old_keys=[rotated.old_key]
@@ -125,8 +126,34 @@ def test_missing_old_key_is_not_proven_and_never_tampering() -> None:
     for policy in (only_new, TrustPolicy((rotated.new_key,))):
         report = archive.verify(policy)
         assert (report.exit, "old_key" in codes(report)) == (Exit.NOT_PROVEN, True)
-    # The old policy alone: it pins a key that no longer signs, and has nothing to say of what came after.
-    assert archive.verify(archive.journal.policy).exit is Exit.TAMPERED
+
+
+def test_policy_that_lacks_the_new_key_is_not_proven_and_told_so() -> None:
+    archive = Archive()
+    archive.rotate(new_key=archive.new_key)
+    archive.write_on()
+    report = archive.verify(archive.journal.policy)
+    assert (report.exit, codes(report) & {"new_key", "uncertified"}) == (Exit.NOT_PROVEN, {"new_key"})
+
+
+def test_change_that_no_seal_of_the_old_key_covers_announces_nothing() -> None:
+    """Whoever can append but has no key writes the entry himself and goes on with keys of his own."""
+    archive = Archive()
+    journal = archive.journal
+    before = journal.sealer.head.size
+    archive.rotate(new_key=archive.new_key)
+    kept = [
+        entry
+        for entry in entries_of(journal.directory)
+        if entry.header.seq < before or entry.header.kind != Kind.SEAL or Seal.from_bytes(entry.body).epoch
+    ]
+    assert len(kept) == len(entries_of(journal.directory)) - 3
+    thief = archive.store.load(journal.origin)[0]
+    put_frames(journal.directory, rechain(kept, seal_key=thief, own_epoch=True))
+    for name in (CHECKPOINT, HISTORY):
+        journal.directory.remove(name)
+    report = archive.verify(journal.policy, anchored=False)
+    assert (report.exit, codes(report) - {"no_anchor"}) == (Exit.TAMPERED, {"uncertified"})
 
 
 def test_log_forged_with_a_strange_key_stays_tampering_without_a_recorded_change() -> None:
@@ -143,7 +170,9 @@ def test_change_to_a_key_that_is_not_pinned_excuses_nothing() -> None:
     archive = Archive()
     archive.rotate(new_key=archive.new_key)
     other = NoteSigner.generate(archive.journal.origin, entropy("third"))
-    assert archive.verify(TrustPolicy((other.key,))).exit is Exit.TAMPERED
+    report = archive.verify(TrustPolicy((other.key,)))
+    assert (report.exit, codes(report) >= {"uncertified", "foreign_checkpoint"}) == (Exit.TAMPERED, True)
+    assert "old_key" not in codes(report)
 
 
 def test_stolen_old_key_is_worth_nothing_behind_the_cut() -> None:
@@ -228,11 +257,8 @@ def test_crash_on_the_way_leaves_a_log_that_can_be_changed_again() -> None:
     )
     with pytest.raises((ExportFailed, WrongKey, ValueError)):
         rotate_keys(directory, archive.store, broken, archive.session())
-    # The opening under the new keys is there, the entry about them is not.
-    rotated = archive.rotate(readers=True, new_key=NoteSigner.generate(archive.journal.origin, entropy("again")))
-    assert rotated.cut > 0
-    kinds = [entry.header.kind for entry in entries_of(directory)]
-    assert kinds.count(Kind.KEY_CHANGE) == 1
+    # A segment for the new readers is there, the entry about the keys is not.
+    rotated = archive.rotate(new_key=archive.new_key)
     changes = [read_body(7, entry.body) for entry in entries_of(directory) if entry.header.kind == Kind.KEY_CHANGE]
-    assert isinstance(changes[0], KeyChange)
-    assert changes[0].what == LOG_KEY
+    assert [change.what for change in changes if isinstance(change, KeyChange)] == [LOG_KEY]
+    assert archive.verify(policy_after(archive.journal.policy, rotated)).exit is Exit.OK
