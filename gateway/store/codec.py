@@ -50,7 +50,36 @@ _LIFE_NAMES: Final = tuple(item.name for item in _LIFE)
 _LIFE_DEFAULTS: Final = tuple(item.default for item in _LIFE)
 """The marker MISSING where there is no default; it equals no value, so that such a field is always written."""
 _life_values: Final = attrgetter(*_LIFE_NAMES)
-_column_values: Final = attrgetter(*_AS_COLUMNS)
+
+NAME_COLUMNS: Final = (
+    "id",
+    "caller",
+    "action",
+    "effect",
+    "definition",
+    "run",
+    "key_hash",
+    "fingerprint_hash",
+    "conflict_hash",
+    "created_ms",
+)
+"""What never changes once the operation is stored."""
+
+IMAGE_COLUMNS: Final = (
+    "state",
+    "version",
+    "fence",
+    "final_ms",
+    "next_ms",
+    "executed",
+    "outcome",
+    "delivered",
+    "superseded",
+    "life",
+)
+
+ENCODED_COLUMNS: Final = NAME_COLUMNS + IMAGE_COLUMNS
+"""Names of what `encode` makes; with `CHAIN_COLUMNS` they are the whole row."""
 
 CHAIN_COLUMNS: Final = ("op_n", "op_prev", "last_seq", "origin")
 """Where the operation's audit records stand; written by the writer alone, no part of the operation."""
@@ -93,19 +122,38 @@ def encode_life(operation: Operation) -> bytes:
     return orjson.dumps({name: value for name, value, default in pairs if value != default})
 
 
-def encode(operation: Operation) -> dict[str, Any]:
-    """Every column of the row but those of `CHAIN_COLUMNS`."""
-    row = dict(zip(_AS_COLUMNS, _column_values(operation), strict=True))
-    # Enums go as their text: a driver may not know what to do with a subclass of str.
-    row["state"] = operation.state.value
-    row["executed"] = operation.executed.value
-    row["id"] = raw_id(operation.id)
-    row["key_hash"] = None if operation.key is None else short_hash(operation.key)
-    row["fingerprint_hash"] = short_hash(operation.fingerprint)
-    row["conflict_hash"] = None if operation.conflict_key is None else short_hash(operation.conflict_key)
-    row["outcome"] = outcome_of(operation)
-    row["life"] = encode_life(operation)
-    return row
+def encode_image(operation: Operation) -> tuple[Any, ...]:
+    """The values of `IMAGE_COLUMNS`."""
+    return (
+        # Enums go as their text: a driver may not know what to do with a subclass of str.
+        str(operation.state),
+        operation.version,
+        operation.fence,
+        operation.final_ms,
+        operation.next_ms,
+        str(operation.executed),
+        outcome_of(operation),
+        operation.delivered,
+        operation.superseded,
+        encode_life(operation),
+    )
+
+
+def encode(operation: Operation) -> tuple[Any, ...]:
+    """The values of `ENCODED_COLUMNS`."""
+    return (
+        raw_id(operation.id),
+        operation.caller,
+        operation.action,
+        operation.effect,
+        operation.definition,
+        operation.run,
+        None if operation.key is None else short_hash(operation.key),
+        short_hash(operation.fingerprint),
+        None if operation.conflict_key is None else short_hash(operation.conflict_key),
+        operation.created_ms,
+        *encode_image(operation),
+    )
 
 
 def chain_of(row: Row) -> tuple[int, bytes | None, int | None, int | None]:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.model.operation import Receipt
+from gateway.store.codec import raw_id
 from gateway.store.port import Cipher, PayloadKind, SealedFrame
 from gateway.store.records import Draft
+from gateway.store.sql import Row
 from gateway.store.view import Known, Lost
 
 
@@ -45,17 +47,18 @@ class Effects:
     close: bool = False
     operations: dict[bytes, Known] = field(default_factory=dict)
     """Those with a new image or a longer chain."""
-    new_payloads: list[dict[str, Any]] = field(default_factory=list)
-    payloads: list[dict[str, Any]] = field(default_factory=list)
-    observations: list[dict[str, Any]] = field(default_factory=list)
+    payloads: dict[tuple[bytes, PayloadKind], tuple[str, bytes]] = field(default_factory=dict)
+    """Id as text and clear body by row: a later one takes the place of an earlier."""
+    observations: list[tuple[str, bytes]] = field(default_factory=list)
+    """Id as text and clear body."""
     definitions: dict[str, bytes] = field(default_factory=dict)
-    delivered: list[dict[str, Any]] = field(default_factory=list)
+    delivered: list[bytes] = field(default_factory=list)
     retired: list[Known] = field(default_factory=list)
-    tombstones: list[dict[str, Any]] = field(default_factory=list)
+    tombstones: list[tuple[Any, ...]] = field(default_factory=list)
     """Of operations that are not stored."""
     lost: Lost | None = None
     """What is lost once this is committed."""
-    given_up: list[dict[str, Any]] = field(default_factory=list)
+    given_up: list[bytes] = field(default_factory=list)
     """Lost operations that a person has replaced."""
     meta: dict[str, bytes | None] = field(default_factory=dict)
     keys: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -74,17 +77,16 @@ class Effects:
         self.operations[known.id] = known
 
     def payload(self, known: Known, kind: PayloadKind, body: bytes) -> None:
-        """Bytes beside an operation; a new operation has none yet, so nothing needs replacing."""
-        rows = self.new_payloads if known.stored_version is None else self.payloads
-        rows.append({"operation_id": known.id, "kind": kind, "body": body, "of": known.operation.id})
+        """Bytes beside an operation."""
+        self.payloads[known.id, kind] = known.operation.id, body
 
-    def encrypt(self, cipher: Cipher) -> None:
-        """Replace clear bodies by ciphertext: after the rulings, for winners only, and before anything is sealed."""
-        for row in (*self.new_payloads, *self.payloads):
-            row["body"] = cipher.encrypt(row["body"], payload_context(row["of"], row["kind"]))
-            row["kind"] = row["kind"].value
-        for row in self.observations:
-            row["body"] = cipher.encrypt(row["body"], observation_context(row["of"]))
+    def encrypt(self, cipher: Cipher) -> tuple[list[Row], list[Row]]:
+        """Rows of payloads and observations: after the rulings, for winners only, and before anything is sealed."""
+        encrypt = cipher.encrypt
+        return [
+            (raw, str(kind), encrypt(body, payload_context(text, kind)))
+            for (raw, kind), (text, body) in self.payloads.items()
+        ], [(raw_id(text), encrypt(body, observation_context(text))) for text, body in self.observations]
 
     @property
     def empty(self) -> bool:
@@ -99,7 +101,6 @@ class Effects:
     def _rows(self) -> Sequence[Sequence[Any] | Mapping[Any, Any]]:
         every: tuple[Sequence[Any] | Mapping[Any, Any], ...] = (
             self.operations,
-            self.new_payloads,
             self.payloads,
             self.observations,
             self.definitions,

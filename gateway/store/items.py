@@ -106,7 +106,7 @@ class Admit(_Base):
             return _only(Admitted(verdict))
         if operation.supersedes is not None and old is None:
             view.lost.give_up(operation.supersedes)
-            effects.given_up.append({"id_": raw_id(operation.supersedes)})
+            effects.given_up.append(raw_id(operation.supersedes))
         if old is not None:
             view.change(old, old.operation.but(superseded=True, version=old.version + 1))
             effects.image(old)
@@ -171,7 +171,7 @@ class Observe(_Base):
         known = view.get(raw_id(self.operation_id))
         if known is None:
             return _only(None)
-        effects.observations.append({"operation_id": known.id, "body": self.body, "of": self.operation_id})
+        effects.observations.append((self.operation_id, self.body))
         self._record(view, effects)
         return lambda receipt: receipt
 
@@ -189,7 +189,7 @@ class Deliver(_Base):
         known = view.get(raw_id(self.operation_id))
         if known is not None:
             known.delivered = True
-            effects.delivered.append({"id_": known.id})
+            effects.delivered.append(known.id)
         return _only(None)
 
 
@@ -340,16 +340,17 @@ class Bury(_Base):
             if view.is_stored(raw_id(item.operation_id)):
                 continue
             stone = Tombstone(item.operation_id, item.fingerprint, item.outcome, lost=item.executed)
+            key_hash = view.bury(stone, item.caller, item.action, item.key)
             effects.tombstones.append(
-                {
-                    "id": raw_id(item.operation_id),
-                    "caller": item.caller,
-                    "action": item.action,
-                    "key_hash": view.bury(stone, item.caller, item.action, item.key),
-                    "fingerprint": item.fingerprint,
-                    "outcome": item.outcome,
-                    "lost": item.executed,
-                }
+                (
+                    raw_id(item.operation_id),
+                    item.caller,
+                    item.action,
+                    key_hash,
+                    item.fingerprint,
+                    item.outcome,
+                    item.executed,
+                )
             )
             buried += 1
         if buried:

@@ -4,11 +4,12 @@ SQLAlchemy writes the SQL; running it goes straight to the driver (PEP 249) with
 is the hot path and runs the same few statements again and again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
-from sqlalchemy import BindParameter, Dialect, bindparam
+from sqlalchemy import BindParameter, ColumnElement, Dialect, bindparam
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
@@ -18,6 +19,9 @@ Row = Sequence[Any]
 LOOKUP_MAX: Final = 1024
 """Values in one list; SQLite takes 32,766 parameters, old builds 999."""
 
+ROWS_MAX: Final = 64
+"""Rows in one statement: more make it long to compile, and save nothing that is felt."""
+
 
 class Cursor(Protocol):
     """The part of PEP 249 that is used."""
@@ -25,7 +29,6 @@ class Cursor(Protocol):
     @property
     def rowcount(self) -> int: ...
     def execute(self, sql: str, parameters: Any = ..., /) -> Any: ...
-    def executemany(self, sql: str, rows: Any, /) -> Any: ...
     def fetchall(self) -> Sequence[Row]: ...
     def close(self) -> None: ...
 
@@ -83,7 +86,10 @@ class Statement:
 
 
 class Lookup:
-    """A query for any of many values. Lists are filled up to a power of two, so that few shapes are ever compiled."""
+    """A query or a change for any of many values.
+
+    Lists are filled up to a power of two, so that few shapes are ever compiled.
+    """
 
     __slots__ = ("_build", "_texts")
 
@@ -101,6 +107,50 @@ class Lookup:
             names: list[BindParameter[Any]] = [bindparam(f"v{at}") for at in range(size)]
             found = self._texts[dialect.name, size] = Text(self._build(names), dialect)
         return found.sql, (*values, *([values[-1]] * (size - len(values))))
+
+
+class Bulk:
+    """A statement for many rows at once, which come as tuples in the order of its columns.
+
+    Each step of a cursor lets go of the interpreter and must win it back from a busy event loop, which costs more than
+    the row. Rows go in powers of two, so that few shapes are ever compiled.
+    """
+
+    __slots__ = ("_build", "_columns", "_texts")
+
+    def __init__(
+        self,
+        columns: Sequence[ColumnElement[Any]],
+        build: Callable[[Dialect, Sequence[Mapping[str, BindParameter[Any]]]], Executable],
+    ) -> None:
+        """`build` makes the statement from each row's parameters by column name; it may have no others."""
+        self._columns = {column.name: column.type for column in columns}
+        self._build = build
+        self._texts: dict[tuple[str, int], tuple[str, Callable[[Sequence[Any]], Sequence[Any]] | None]] = {}
+
+    def prepare(self, dialect: Dialect, rows: Sequence[Row]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """SQL texts and parameters that together take all the rows, in order."""
+        at, left = 0, len(rows)
+        while left:
+            size = min(ROWS_MAX, 1 << (left.bit_length() - 1))
+            sql, order = self._texts.get((dialect.name, size)) or self._compile(dialect, size)
+            some: Iterable[Row] = rows[at : at + size]
+            yield sql, tuple(chain.from_iterable(some if order is None else map(order, some)))
+            at, left = at + size, left - size
+
+    def _compile(self, dialect: Dialect, size: int) -> tuple[str, Callable[[Sequence[Any]], Sequence[Any]] | None]:
+        names = list(self._columns)
+        rows = [{name: bindparam(f"{name}_{at}", type_=self._columns[name]) for name in names} for at in range(size)]
+        text = Text(self._build(dialect, rows), dialect)
+        # SQLAlchemy puts a table's columns into the table's order, which need not be the order of the rows.
+        order = [name.removesuffix("_0") for name in text.names[: len(names)]]
+        ensure(
+            text.names == tuple(f"{name}_{at}" for at in range(size) for name in order) and set(order) == set(names),
+            "a statement takes one row after the other",
+        )
+        pick = None if order == names else itemgetter(*(names.index(name) for name in order))
+        self._texts[dialect.name, size] = text.sql, pick
+        return text.sql, pick
 
 
 class Link:
@@ -152,16 +202,23 @@ class Link:
             rows.extend(self._one_lookup(lookup, wanted[at : at + LOOKUP_MAX]))
         return rows
 
-    def run(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> int:
-        """The statement for each of the rows, in order; how many table rows were touched in all."""
-        if not rows:
-            return 0
+    def write(self, bulk: Bulk, rows: Sequence[Row]) -> int:
+        """All the rows, in order; how many table rows were touched in all."""
+        touched = 0
+        for sql, parameters in bulk.prepare(self.dialect, rows):
+            self._cursor.execute(sql, parameters)
+            touched += self._cursor.rowcount
+        return touched
+
+    def touch(self, lookup: Lookup, values: Sequence[Any]) -> None:
+        """Run a change for any of the values."""
+        for at in range(0, len(values), LOOKUP_MAX):
+            self._cursor.execute(*lookup.prepare(self.dialect, values[at : at + LOOKUP_MAX]))
+
+    def run(self, statement: Statement, values: Mapping[str, Any]) -> None:
+        """A change."""
         text = statement.text(self.dialect)
-        if len(rows) == 1:
-            self._cursor.execute(text.sql, text.row(rows[0]))
-        else:
-            self._cursor.executemany(text.sql, [text.row(row) for row in rows])
-        return self._cursor.rowcount
+        self._cursor.execute(text.sql, text.row(values))
 
     def _one_lookup(self, lookup: Lookup, values: Sequence[Any]) -> Sequence[Row]:
         sql, parameters = lookup.prepare(self.dialect, values)

@@ -1,17 +1,19 @@
 """Every statement of the store; the writer, the readers and both twins share these."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
     BindParameter,
-    Boolean,
+    Column,
+    ColumnClause,
     Dialect,
     Select,
     String,
     Table,
     and_,
     bindparam,
+    column,
     delete,
     false,
     func,
@@ -20,12 +22,13 @@ from sqlalchemy import (
     select,
     true,
     update,
+    values,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.base import Executable
 
-from gateway.store.codec import OPERATION_COLUMNS
-from gateway.store.sql import Lookup, Statement
+from gateway.store.codec import CHAIN_COLUMNS, ENCODED_COLUMNS, IMAGE_COLUMNS, OPERATION_COLUMNS
+from gateway.store.sql import Bulk, Lookup, Statement
 from gateway.store.tables import (
     ECHO,
     LOST,
@@ -51,17 +54,52 @@ def _operation(*where: Any) -> Select[Any]:
     return select(*OPERATION_COLUMNS).where(*where)
 
 
-def _upsert(table: Table) -> Statement:
-    """Insert or replace. Both dialects spell it alike, but SQLAlchemy gives each a class of its own."""
+_Parameters = Sequence[Mapping[str, BindParameter[Any]]]
 
-    def build(dialect: Dialect) -> Executable:
+
+def _insert(table: Table, *names: str) -> Bulk:
+    """Insert rows whose values come in the order of the names, else of the table's columns."""
+    columns = [table.c[name] for name in names] if names else list(table.c)
+    return Bulk(columns, lambda _dialect, rows: insert(table).values(list(rows)))
+
+
+def _upsert(table: Table) -> Bulk:
+    """Insert or replace; each key once. Both dialects spell it alike, but SQLAlchemy gives each a class of its own."""
+
+    def build(dialect: Dialect, rows: _Parameters) -> Executable:
         make = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-        new = make(table)
-        names = [column.name for column in table.primary_key]
-        rest = {column.name: new.excluded[column.name] for column in table.c if column.name not in names}
+        new = make(table).values(list(rows))
+        names = [one.name for one in table.primary_key]
+        rest = {one.name: new.excluded[one.name] for one in table.c if one.name not in names}
         return new.on_conflict_do_update(index_elements=names, set_=rest)
 
-    return Statement(build)
+    return Bulk(list(table.c), build)
+
+
+def _update_operations(names: Sequence[str], *conditions: Column[Any]) -> Bulk:
+    """Set those columns of each row's operation, if its stored values are those at the row's end: the id, and others.
+
+    Each operation once. The rows are named inside the statement, since the driver of SQLite tells how many rows were
+    touched only if a statement begins with UPDATE.
+    """
+    given = [column(f"{one.name}_", one.type) for one in (_op.id, *conditions)]
+    columns: list[ColumnClause[Any]] = [*(column(name, _op[name].type) for name in names), *given]
+
+    def build(_dialect: Dialect, rows: _Parameters) -> Executable:
+        new: Mapping[str, Any] = rows[0]
+        if len(rows) > 1:
+            given = (
+                values(*columns, name="given").data([tuple(row.values()) for row in rows]).cte("given", nesting=True)
+            )
+            new = dict(select(given).subquery("new").c)
+        changes = {name: new[name] for name in names}
+        if "delivered" in changes:
+            # Once delivered, always delivered: the image may come from someone who has not heard of it.
+            changes["delivered"] = or_(_op.delivered, new["delivered"])
+        where = [one == new[f"{one.name}_"] for one in (_op.id, *conditions)]
+        return update(operations).where(*where).values(changes)
+
+    return Bulk(columns, build)
 
 
 # What the writer asks before it rules.
@@ -116,66 +154,32 @@ RETIRABLE: Final = Statement(
 
 # What the writer writes.
 
-_FIXED: Final = frozenset(
-    {
-        "id",
-        "caller",
-        "action",
-        "effect",
-        "definition",
-        "run",
-        "key_hash",
-        "fingerprint_hash",
-        "conflict_hash",
-        "created_ms",
-    }
-)
-"""Columns that never change after the insert; an update leaves them and their indexes alone."""
-
-INSERT_OPERATION: Final = Statement(insert(operations))
-UPDATE_OPERATION: Final = Statement(
-    update(operations)
-    .where(_op.id == bindparam("id_"), _op.version == bindparam("version_"))
-    .values(
-        {
-            column.name: bindparam(column.name)
-            for column in operations.c
-            if column.name not in _FIXED and column.name != "delivered"
-        }
-        # Once delivered, always delivered: the image may come from someone who has not heard of it.
-        | {"delivered": or_(_op.delivered, bindparam("delivered", type_=Boolean))}
-    )
-)
-UPDATE_CHAIN: Final = Statement(
-    update(operations)
-    .where(_op.id == bindparam("id_"))
-    .values({name: bindparam(name) for name in ("op_n", "op_prev", "last_seq", "origin")})
-)
-MARK_DELIVERED: Final = Statement(update(operations).where(_op.id == bindparam("id_")).values(delivered=true()))
-DELETE_OPERATION: Final = Statement(delete(operations).where(_op.id == bindparam("id_")))
-INSERT_PAYLOAD: Final = Statement(insert(payloads))
+INSERT_OPERATION: Final = _insert(operations, *ENCODED_COLUMNS, *CHAIN_COLUMNS)
+UPDATE_OPERATION: Final = _update_operations((*IMAGE_COLUMNS, *CHAIN_COLUMNS), _op.version)
+"""Columns that never change after the insert, and their indexes, are left alone."""
+UPDATE_CHAIN: Final = _update_operations(CHAIN_COLUMNS)
+MARK_DELIVERED: Final = Lookup(lambda names: update(operations).where(_op.id.in_(names)).values(delivered=true()))
+DELETE_OPERATIONS: Final = Lookup(lambda names: delete(operations).where(_op.id.in_(names)))
 UPSERT_PAYLOAD: Final = _upsert(payloads)
-DELETE_PAYLOADS: Final = Statement(delete(payloads).where(payloads.c.operation_id == bindparam("id_")))
-INSERT_OBSERVATION: Final = Statement(
-    insert(observations).values(operation_id=bindparam("operation_id"), body=bindparam("body"))
-)
-DELETE_OBSERVATIONS: Final = Statement(delete(observations).where(observations.c.operation_id == bindparam("id_")))
-INSERT_DEFINITION: Final = Statement(insert(definitions))
-INSERT_TOMBSTONE: Final = Statement(insert(tombstones))
-GIVE_UP: Final = Statement(update(tombstones).where(tombstones.c.id == bindparam("id_")).values(lost=false()))
-INSERT_FRAME: Final = Statement(insert(audit_tail))
+DELETE_PAYLOADS: Final = Lookup(lambda names: delete(payloads).where(payloads.c.operation_id.in_(names)))
+INSERT_OBSERVATION: Final = _insert(observations, "operation_id", "body")
+DELETE_OBSERVATIONS: Final = Lookup(lambda names: delete(observations).where(observations.c.operation_id.in_(names)))
+INSERT_DEFINITION: Final = _insert(definitions)
+INSERT_TOMBSTONE: Final = _insert(tombstones)
+GIVE_UP: Final = Lookup(lambda names: update(tombstones).where(tombstones.c.id.in_(names)).values(lost=false()))
+INSERT_FRAME: Final = _insert(audit_tail)
 DELETE_FRAMES: Final = Statement(
     delete(audit_tail).where(audit_tail.c.origin == bindparam("origin_"), audit_tail.c.seq <= bindparam("seq_"))
 )
-INSERT_ORIGIN: Final = Statement(insert(origins))
+INSERT_ORIGIN: Final = _insert(origins)
 UPSERT_META: Final = _upsert(meta)
-DELETE_META: Final = Statement(delete(meta).where(meta.c.name == bindparam("name_")))
+DELETE_META: Final = Lookup(lambda names: delete(meta).where(meta.c.name.in_(names)))
 UPSERT_KEY: Final = _upsert(keys)
 REVOKE_KEY: Final = Statement(
     update(keys).where(keys.c.key_id == bindparam("key_id_")).values(revoked_ms=bindparam("revoked_ms"))
 )
 UPSERT_CREDENTIAL: Final = _upsert(credentials)
-DELETE_CREDENTIAL: Final = Statement(delete(credentials).where(credentials.c.name == bindparam("name_")))
+DELETE_CREDENTIAL: Final = Lookup(lambda names: delete(credentials).where(credentials.c.name.in_(names)))
 
 # What readers ask.
 

@@ -7,6 +7,7 @@ later one nobody knows what is on disk, so the writer is finished.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -14,13 +15,13 @@ import orjson
 from gateway.model.operation import Receipt
 from gateway.model.problem import BrokenInvariantError, ensure
 from gateway.store import points, statements
-from gateway.store.codec import encode, outcome_of, short_hash
+from gateway.store.codec import encode, encode_image, outcome_of, short_hash
 from gateway.store.effects import Effects
 from gateway.store.items import HEAD, Attach, Item, Promise
 from gateway.store.points import Points
 from gateway.store.port import Cipher, Sealer, StoreUnknown, Unavailable
 from gateway.store.records import complete
-from gateway.store.sql import Link
+from gateway.store.sql import Link, Row
 from gateway.store.view import Known, Lost, View, Wants, tombstone_of
 
 BATCH_MAX: Final = 256
@@ -30,6 +31,14 @@ COUNTS: Final = "store.counts"
 """Name under which the number of operations per state is kept: counting a million rows takes too long."""
 
 NO_LOG: Final = "The audit log is not open; nothing was changed."
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    images: dict[bytes, tuple[Any, ...]]
+    """Of each operation that has a new image: the whole of a new one, else what can change."""
+    payloads: list[Row]
+    observations: list[Row]
 
 
 class Writer:
@@ -108,8 +117,7 @@ class Writer:
         self._link.begin()
         effects = Effects()
         promises, refusals = self._rule(items, effects, no_room)
-        effects.encrypt(self._cipher)
-        rows = {known.id: encode(known.operation) for known in effects.operations.values() if known.touched}
+        rows = self._encode(effects)
         self._hit(points.RULED)
         if effects.empty:
             self._link.rollback()
@@ -156,6 +164,16 @@ class Writer:
         effects.lost = view.lost
         return promises, refusals
 
+    def _encode(self, effects: Effects) -> _Rows:
+        """Whatever may fail over a single value fails here, before anything is sealed."""
+        payloads, observations = effects.encrypt(self._cipher)
+        images = {
+            known.id: (encode if known.stored_version is None else encode_image)(known.operation)
+            for known in effects.operations.values()
+            if known.touched
+        }
+        return _Rows(images, payloads, observations)
+
     def _seal(self, effects: Effects) -> None:
         sealer = self._sealer
         if sealer is None:
@@ -183,27 +201,24 @@ class Writer:
         if effects.close:
             effects.frames.extend(sealer.close(now))
 
-    def _write(self, effects: Effects, rows: dict[bytes, dict[str, Any]]) -> dict[str, int]:
-        run = self._link.run
-        new, changed, longer = self._by_statement(effects, rows)
+    def _write(self, effects: Effects, rows: _Rows) -> dict[str, int]:
+        write, touch = self._link.write, self._link.touch
+        new, changed, longer = self._by_statement(effects, rows.images)
         # Changes first: they free the names that new operations may take.
         ensure(
-            run(statements.UPDATE_OPERATION, changed) == len(changed), "every change meets the version it was ruled on"
+            write(statements.UPDATE_OPERATION, changed) == len(changed),
+            "every change meets the version it was ruled on",
         )
-        run(statements.UPDATE_CHAIN, longer)
-        run(statements.INSERT_OPERATION, new)
-        run(statements.INSERT_PAYLOAD, effects.new_payloads)
-        run(statements.UPSERT_PAYLOAD, effects.payloads)
-        run(statements.INSERT_OBSERVATION, effects.observations)
-        run(
-            statements.INSERT_DEFINITION,
-            [{"digest": digest, "body": body} for digest, body in effects.definitions.items()],
-        )
-        run(statements.MARK_DELIVERED, effects.delivered)
+        write(statements.UPDATE_CHAIN, longer)
+        write(statements.INSERT_OPERATION, new)
+        write(statements.UPSERT_PAYLOAD, rows.payloads)
+        write(statements.INSERT_OBSERVATION, rows.observations)
+        write(statements.INSERT_DEFINITION, list(effects.definitions.items()))
+        touch(statements.MARK_DELIVERED, effects.delivered)
         self._write_names(effects)
         self._retire(effects.retired)
-        run(statements.INSERT_TOMBSTONE, effects.tombstones)
-        run(statements.GIVE_UP, effects.given_up)
+        write(statements.INSERT_TOMBSTONE, effects.tombstones)
+        touch(statements.GIVE_UP, effects.given_up)
         self._write_log(effects)
         counts = self._counted(effects)
         meta = dict(effects.meta)
@@ -211,42 +226,42 @@ class Writer:
             meta[COUNTS] = orjson.dumps(counts)
         if effects.frames and self._sealer is not None:
             meta[HEAD] = self._sealer.head.to_bytes()
-        run(
-            statements.UPSERT_META,
-            [{"name": name, "value": value} for name, value in meta.items() if value is not None],
-        )
-        run(statements.DELETE_META, [{"name_": name} for name, value in meta.items() if value is None])
+        write(statements.UPSERT_META, [(name, value) for name, value in meta.items() if value is not None])
+        touch(statements.DELETE_META, [name for name, value in meta.items() if value is None])
         return counts
 
     def _by_statement(
-        self, effects: Effects, rows: dict[bytes, dict[str, Any]]
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-        new, changed, longer = [], [], []
+        self, effects: Effects, images: dict[bytes, tuple[Any, ...]]
+    ) -> tuple[list[Row], list[Row], list[Row]]:
+        new: list[Row] = []
+        changed: list[Row] = []
+        longer: list[Row] = []
         for known in effects.operations.values():
-            row = rows.get(known.id, {})
-            row |= {"op_n": known.op_n, "op_prev": known.op_prev, "last_seq": known.last_seq, "origin": known.origin}
+            chain = known.op_n, known.op_prev, known.last_seq, known.origin
             if known.stored_version is None:
-                new.append(row)
+                new.append((*images[known.id], *chain))
             elif known.touched:
-                changed.append(row | {"id_": known.id, "version_": known.stored_version})
+                changed.append((*images[known.id], *chain, known.id, known.stored_version))
             else:
-                longer.append(row | {"id_": known.id})
+                longer.append((*chain, known.id))
         return new, changed, longer
 
     def _write_names(self, effects: Effects) -> None:
-        run = self._link.run
-        run(statements.UPSERT_KEY, list(effects.keys.values()))
-        run(statements.REVOKE_KEY, [{"key_id_": name, "revoked_ms": at} for name, at in effects.revoked.items()])
-        run(statements.UPSERT_CREDENTIAL, [row for row in effects.credentials.values() if row is not None])
-        run(statements.DELETE_CREDENTIAL, [{"name_": name} for name, row in effects.credentials.items() if row is None])
+        write, touch = self._link.write, self._link.touch
+        write(statements.UPSERT_KEY, [tuple(row.values()) for row in effects.keys.values()])
+        for name, at in effects.revoked.items():
+            self._link.run(statements.REVOKE_KEY, {"key_id_": name, "revoked_ms": at})
+        credentials = [tuple(row.values()) for row in effects.credentials.values() if row is not None]
+        write(statements.UPSERT_CREDENTIAL, credentials)
+        touch(statements.DELETE_CREDENTIAL, [name for name, row in effects.credentials.items() if row is None])
 
     def _retire(self, retired: Sequence[Known]) -> None:
-        run = self._link.run
-        names = [{"id_": known.id} for known in retired]
-        run(statements.INSERT_TOMBSTONE, [_tombstone(known) for known in retired])
-        run(statements.DELETE_PAYLOADS, names)
-        run(statements.DELETE_OBSERVATIONS, names)
-        run(statements.DELETE_OPERATION, names)
+        touch = self._link.touch
+        names = [known.id for known in retired]
+        self._link.write(statements.INSERT_TOMBSTONE, [_tombstone(known) for known in retired])
+        touch(statements.DELETE_PAYLOADS, names)
+        touch(statements.DELETE_OBSERVATIONS, names)
+        touch(statements.DELETE_OPERATIONS, names)
 
     def _origin_number(self, origin: str) -> int:
         """Rows name the log by a small number; a log that is new here gets the next."""
@@ -257,19 +272,16 @@ class Writer:
             origin = self._sealer.origin
             number = self._origin_number(origin)
             if origin not in self._origins:
-                self._link.run(statements.INSERT_ORIGIN, [{"number": number, "origin": origin}])
+                self._link.write(statements.INSERT_ORIGIN, [(number, origin)])
                 # No need to wait for the commit: if it fails, this writer writes nothing more.
                 self._origins[origin] = number
-            self._link.run(
+            self._link.write(
                 statements.INSERT_FRAME,
-                [
-                    {"origin": number, "seq": frame.seq, "segment": frame.segment, "frame": frame.data}
-                    for frame in effects.frames
-                ],
+                [(number, frame.seq, frame.segment, frame.data) for frame in effects.frames],
             )
         for named, seq in effects.pruned:
             number = max(self._origins.values(), default=0) if named is None else self._origins.get(named, 0)
-            self._link.run(statements.DELETE_FRAMES, [{"origin_": number, "seq_": seq}])
+            self._link.run(statements.DELETE_FRAMES, {"origin_": number, "seq_": seq})
 
     def _counted(self, effects: Effects) -> dict[str, int]:
         counts = dict(self._counts)
@@ -292,14 +304,14 @@ def _said(error: BaseException) -> str:
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 
-def _tombstone(known: Known) -> dict[str, Any]:
+def _tombstone(known: Known) -> tuple[Any, ...]:
     operation = known.operation
-    return {
-        "id": known.id,
-        "caller": operation.caller,
-        "action": operation.action,
-        "key_hash": None if operation.key is None else short_hash(operation.key),
-        "fingerprint": operation.fingerprint,
-        "outcome": outcome_of(operation),
-        "lost": False,
-    }
+    return (
+        known.id,
+        operation.caller,
+        operation.action,
+        None if operation.key is None else short_hash(operation.key),
+        operation.fingerprint,
+        outcome_of(operation),
+        False,
+    )

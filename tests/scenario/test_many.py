@@ -14,10 +14,10 @@ from gateway.model.operation import Operation, State
 from gateway.office import Paths
 from gateway.store import statements
 from gateway.store.cipher import DataKeyCipher, load_key
-from gateway.store.codec import CHAIN_COLUMNS, OPERATION_COLUMNS, decode, encode
+from gateway.store.codec import CHAIN_COLUMNS, ENCODED_COLUMNS, OPERATION_COLUMNS, decode, encode
 from gateway.store.effects import payload_context
 from gateway.store.port import PayloadKind
-from gateway.store.sqlite import DIALECT
+from gateway.store.sqlite import link_to
 from gateway.store.writer import COUNTS
 from tests.scenario.kit import Home, effects, write_action
 from tests.scenario.test_late_delivery import NEVER_ABSENT
@@ -54,31 +54,31 @@ def fill(home: Home, operation_id: str) -> int:
     driver = sqlite3.connect(home.data / "gateway.db", isolation_level=None)
     columns = ", ".join(column.name for column in OPERATION_COLUMNS)
     stored = driver.execute(f"select {columns} from operations").fetchone()
-    template, chain = decode(stored), dict(zip(CHAIN_COLUMNS, stored[-len(CHAIN_COLUMNS) :], strict=True))
+    template, chain = decode(stored), stored[-len(CHAIN_COLUMNS) :]
     payloads = {
         PayloadKind(kind): cipher.decrypt(body, payload_context(operation_id, PayloadKind(kind)))
         for kind, body in driver.execute("select kind, body from payloads")
     }
-    insert, put = statements.INSERT_OPERATION.text(DIALECT), statements.INSERT_PAYLOAD.text(DIALECT)
+    link, rows, bodies = link_to(driver), [], []
     ended = replace(template, state=State.SUCCEEDED, final_ms=template.created_ms, next_ms=None, key=None)
-    over = encode(ended) | chain
-    driver.execute("begin")
+    over = dict(zip(ENCODED_COLUMNS, encode(ended), strict=True))
     for number in range(1, SETTLED + OPEN + 1):
         if number > OPEN:
             # Their documents are never read here, so that their columns alone need names of their own.
             row = over | {"id": number.to_bytes(16, "big"), "fingerprint_hash": number.to_bytes(16, "big")}
-            driver.execute(insert.sql, insert.row(row))
+            rows.append((*row.values(), *chain))
             continue
         one = named(template, number)
-        row = encode(one) | chain
-        driver.execute(insert.sql, insert.row(row))
+        rows.append((*encode(one), *chain))
         for kind, body in payloads.items():
-            sealed = cipher.encrypt(body, payload_context(one.id, kind))
-            driver.execute(put.sql, put.row({"operation_id": row["id"], "kind": kind.value, "body": sealed}))
+            bodies.append((rows[-1][0], kind.value, cipher.encrypt(body, payload_context(one.id, kind))))
+    link.begin()
+    link.write(statements.INSERT_OPERATION, rows)
+    link.write(statements.UPSERT_PAYLOAD, bodies)
     counts = orjson.dumps({"unresolved": OPEN + 1, "succeeded": SETTLED})
     driver.execute("update meta set value = ? where name = ?", (counts, COUNTS))
-    driver.execute("commit")
-    driver.close()
+    link.commit()
+    link.close()
     return template.version
 
 

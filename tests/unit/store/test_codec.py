@@ -21,7 +21,7 @@ from gateway.model.operation import (
     State,
 )
 from gateway.store import sqlite, statements
-from gateway.store.codec import OPERATION_COLUMNS, decode, encode, encode_life, outcome_of, short_hash
+from gateway.store.codec import OPERATION_COLUMNS, decode, encode, encode_life, outcome_of, raw_id, short_hash
 from gateway.store.inloop import Medium
 from tests.unit.store.kit import operation
 
@@ -62,8 +62,8 @@ def through_sqlite(of: Operation) -> Operation:
     driver = Medium().connect()
     link = sqlite.link_to(driver)
     link.begin()
-    link.run(statements.INSERT_OPERATION, [encode(of) | dict.fromkeys(("op_prev", "last_seq", "origin")) | {"op_n": 0}])
-    (row,) = link.fetch(statements.GET, {"id": encode(of)["id"]})
+    link.write(statements.INSERT_OPERATION, [(*encode(of), 0, None, None, None)])
+    (row,) = link.fetch(statements.GET, {"id": raw_id(of.id)})
     link.close()
     return decode(row)
 

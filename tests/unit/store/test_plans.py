@@ -8,10 +8,10 @@ import pytest
 
 from gateway.model.operation import Executed, State
 from gateway.store import schema, sqlite, statements
-from gateway.store.codec import encode, short_hash
+from gateway.store.codec import CHAIN_COLUMNS, IMAGE_COLUMNS, encode, short_hash
 from gateway.store.port import Filter
 from gateway.store.reading import _listing
-from gateway.store.sql import Link, Lookup, Statement
+from gateway.store.sql import Bulk, Link, Lookup, Statement
 from gateway.store.tables import operations
 from tests.unit.store.kit import START_MS, operation
 
@@ -25,9 +25,8 @@ def link() -> Iterator[Link]:
     schema.prepare(driver)
     made = sqlite.link_to(driver)
     made.begin()
-    chain = {"op_n": 0, "op_prev": None, "last_seq": None, "origin": None}
     final = operation(state=State.SUCCEEDED, executed=Executed.YES, final_ms=START_MS, key="k", conflict_key="c")
-    made.run(statements.INSERT_OPERATION, [encode(final) | chain])
+    made.write(statements.INSERT_OPERATION, [(*encode(final), 0, None, None, None)])
     varied = {
         "id": "randomblob(16)",
         "fingerprint_hash": "randomblob(16)",
@@ -48,11 +47,13 @@ def link() -> Iterator[Link]:
     made.close()
 
 
-def plan(link: Link, query: Statement | Lookup, values: Any) -> str:
+def plan(link: Link, query: Statement | Lookup | Bulk, values: Any) -> str:
     driver = link._driver
     assert isinstance(driver, sqlite3.Connection)
     if isinstance(query, Lookup):
         sql, parameters = query.prepare(link.dialect, values)
+    elif isinstance(query, Bulk):
+        ((sql, parameters),) = query.prepare(link.dialect, values)
     else:
         text = query.text(link.dialect)
         sql, parameters = text.sql, text.row(values)
@@ -81,6 +82,28 @@ def test_rivals_are_found_through_indexes(link: Link, query: Lookup, index: str)
     found = plan(link, query, [short_hash("1"), short_hash("2")])
     assert index in found
     assert "SCAN operations" not in found
+
+
+@pytest.mark.parametrize("rows", [1, 2, 64])
+@pytest.mark.parametrize(
+    ("query", "width"),
+    [
+        (statements.UPDATE_OPERATION, len(IMAGE_COLUMNS) + len(CHAIN_COLUMNS) + 2),
+        (statements.UPDATE_CHAIN, len(CHAIN_COLUMNS) + 1),
+    ],
+    ids=["image", "chain"],
+)
+def test_changed_operations_are_found_through_their_index(link: Link, query: Bulk, width: int, rows: int) -> None:
+    found = plan(link, query, [(None,) * width] * rows)
+    assert "INDEX sqlite_autoindex_operations_1 (id=?)" in found
+    assert "SCAN operations" not in found
+
+
+@pytest.mark.parametrize(
+    "query", [statements.MARK_DELIVERED, statements.DELETE_OPERATIONS], ids=["delivered", "deleted"]
+)
+def test_operations_named_by_a_list_are_found_through_their_index(link: Link, query: Lookup) -> None:
+    assert "SEARCH operations USING INDEX sqlite_autoindex_operations_1" in plan(link, query, [b"1", b"2"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from gateway.store import schema, sqlite, statements
 from gateway.store.port import Refused
-from gateway.store.sql import Lookup, Statement
+from gateway.store.sql import Bulk, Lookup, Statement
 from gateway.store.tables import metadata
 
 
@@ -119,8 +119,14 @@ def test_everything_is_sql_for_postgresql_too() -> None:
         assert str(CreateTable(table).compile(dialect=dialect))
         for index in table.indexes:
             assert str(CreateIndex(index).compile(dialect=dialect))
-    found = [value for value in vars(statements).values() if isinstance(value, Statement | Lookup)]
+    found = [value for value in vars(statements).values() if isinstance(value, Statement | Lookup | Bulk)]
     assert len(found) > 30
     for value in found:
-        text = value.text(dialect).sql if isinstance(value, Statement) else value.prepare(dialect, [1, 2])[0]
-        assert "?" not in text
+        if isinstance(value, Statement):
+            texts = [value.text(dialect).sql]
+        elif isinstance(value, Lookup):
+            texts = [value.prepare(dialect, [1, 2])[0]]
+        else:
+            texts = [sql for sql, _ in value.prepare(dialect, [(None,) * 30] * 3)]
+            assert len(texts) == 2
+        assert "?" not in "".join(texts)
