@@ -20,9 +20,8 @@ def fingerprint(caller: str, action: str, arguments: Json) -> str:
 
 def fingerprint_of(caller: str, action: str, arguments: bytes) -> str:
     """The same, for arguments whose canonical bytes are at hand."""
-    hasher = sha256()
-    for part in (_DOMAIN, caller.encode(), action.encode(), arguments):
-        # Without the length, caller "a" with action "bc" would hash like caller "ab" with action "c".
-        hasher.update(len(part).to_bytes(8, "big"))
-        hasher.update(part)
-    return hasher.hexdigest()
+    # Without the lengths, caller "a" with action "bc" would hash like caller "ab" with action "c".
+    whole = b"".join(
+        [len(part).to_bytes(8, "big") + part for part in (_DOMAIN, caller.encode(), action.encode(), arguments)]
+    )
+    return sha256(whole).hexdigest()

@@ -17,6 +17,8 @@ _BYTES = 16
 _ID = re.compile(rf"{PREFIX}[0-7][{_ALPHABET}]{{{_DIGITS - 1}}}")
 """26 digits of five bits hold 130 bits: the first digit of a 128-bit number is at most 7."""
 
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_SHIFTS = range(10 * (_DIGITS // 2 - 1), -1, -10)
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _MINTED = re.compile(r"minted-[0-9a-f]{32}")
 
@@ -25,8 +27,7 @@ def format_id(raw: bytes) -> str:
     """Sixteen bytes (a UUIDv7) as `op_` and 26 lower-case Crockford base32 digits; sorts like the bytes."""
     ensure(len(raw) == _BYTES, "an operation id has sixteen bytes")
     number = int.from_bytes(raw, "big")
-    digits = [_ALPHABET[(number >> shift) & 31] for shift in range(5 * (_DIGITS - 1), -1, -5)]
-    return PREFIX + "".join(digits)
+    return PREFIX + "".join([_PAIRS[(number >> shift) & 1023] for shift in _SHIFTS])
 
 
 def parse_id(text: str) -> bytes:

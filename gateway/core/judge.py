@@ -7,7 +7,7 @@ answer that the action (or the default table below) names a definite refusal, do
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from adapters.contract import Observation
 from gateway.core.follow import handle_url
@@ -61,6 +61,9 @@ class _Setting:
     """No other attempt was ever taken up by the service: "not there" cannot be our own effect."""
 
 
+_FIRST: Final = _Setting(alone=True, single=True)
+
+
 def judge(
     action: Action, operation: Operation, number: int, observation: Observation, variables: Mapping[str, Any]
 ) -> Judgement:
@@ -82,6 +85,8 @@ def judge(
 
 
 def _setting(action: Action, operation: Operation, number: int) -> _Setting:
+    if len(operation.attempts) == 1:
+        return _FIRST
     # Reads change nothing, so no earlier read can be what a later answer speaks of.
     others = [] if action.is_read else [item for item in operation.sends if item.number != number]
     return _Setting(
@@ -108,7 +113,7 @@ class _Read:
     setting: _Setting
 
     def hits(self, predicates: tuple[Predicate, ...]) -> bool:
-        return any(matches(predicate, self.answer, self.variables) for predicate in predicates)
+        return bool(predicates) and any(matches(predicate, self.answer, self.variables) for predicate in predicates)
 
 
 def _declared(action: Action, operation: Operation, observation: Observation, read: _Read) -> Judgement | None:

@@ -83,11 +83,14 @@ def variables_of(
         "operation_id": operation_id,
         "operation_uuid": uuid,
         "operation_hex": digits,
-        "run": run,
-        "correlation_id": correlation_id,
     }
-    given = {name: value for name, value in arguments.items() if name not in RESERVED}
-    return given | {name: value for name, value in own.items() if value is not None}
+    if run is not None:
+        own["run"] = run
+    if correlation_id is not None:
+        own["correlation_id"] = correlation_id
+    if not RESERVED.isdisjoint(arguments):
+        arguments = {name: value for name, value in arguments.items() if name not in RESERVED}
+    return {**arguments, **own}
 
 
 def render_value(value: Json, variables: Mapping[str, Json]) -> Json:
@@ -98,8 +101,12 @@ def render_value(value: Json, variables: Mapping[str, Json]) -> Json:
     if isinstance(value, str):
         return _render_string(value, variables)
     if isinstance(value, Mapping):
-        members = ((name, render_value(item, variables)) for name, item in value.items())
-        return {name: item for name, item in members if item is not ABSENT}
+        filled = {}
+        for name, item in value.items():
+            done = _render_string(item, variables) if isinstance(item, str) else render_value(item, variables)
+            if done is not ABSENT:
+                filled[name] = done
+        return filled
     if isinstance(value, list | tuple):
         return [item for item in (render_value(item, variables) for item in value) if item is not ABSENT]
     return value
@@ -140,8 +147,9 @@ def refuse(name: str, detail: str, guidance: str, code: Code = Code.INVALID_INPU
 
 def _render_string(text: str, variables: Mapping[str, Json]) -> Json:
     pieces = parts(text)
-    if len(pieces) == 1 and isinstance(pieces[0], Name):
-        return variables.get(pieces[0].name, ABSENT)
+    if len(pieces) == 1:
+        only = pieces[0]
+        return only if isinstance(only, str) else variables.get(only.name, ABSENT)
     if any(isinstance(piece, Name) and piece.name not in variables for piece in pieces):
         return ABSENT
     return "".join(piece if isinstance(piece, str) else as_text(piece.name, variables[piece.name]) for piece in pieces)

@@ -188,8 +188,9 @@ class Driver:
             return taken, {}
         shaped = self._shaper.shape(live.action, seen.body, seen.header("Content-Type"))
         valid = shaped.valid if taken.operation.state is State.SUCCEEDED else None
-        operation = taken.operation.but(output_valid=valid)
-        return replace(taken, operation=operation), {PayloadKind.RESULT: shaped.json}
+        if valid is not None:
+            taken = replace(taken, operation=taken.operation.but(output_valid=valid))
+        return taken, {PayloadKind.RESULT: shaped.json}
 
     def _refusal(self, live: Live, number: int) -> str | None:
         """Why the attempt must not send its first byte after all: asked when the connection stands."""

@@ -60,6 +60,8 @@ class Doorkeeper:
         self._in_flight_max = in_flight_max
         self._per_caller_max = per_caller_max
         self._depth_max = depth_max
+        self._visible: dict[tuple[str, str, str], bool] = {}
+        """By principal, action and definition: asked at every submission, and answered by rules that stay."""
         self.draining = False
         self.quarantined = False
         self.log_refusal: Callable[[], str | None] = lambda: None
@@ -127,7 +129,11 @@ class Doorkeeper:
 
     def is_visible(self, principal: Principal, action: Action) -> bool:
         """Whether the action exists for this principal."""
-        return is_visible(self._policy, principal, action)
+        names = principal.name, action.name, action.digest
+        known = self._visible.get(names)
+        if known is None:
+            known = self._visible[names] = is_visible(self._policy, principal, action)
+        return known
 
     def check_credential(self, action: Action) -> None:
         """An action that could not be sent is refused before it exists."""

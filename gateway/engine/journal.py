@@ -132,11 +132,11 @@ class Journal:
         self._hub.changed(operation)
 
     def _records(self, operation: Operation, facts: tuple[Fact, ...]) -> tuple[Record, ...]:
-        return tuple(Record(fact.event, self.body(operation, fact.fields), operation.id) for fact in facts)
+        return tuple([Record(fact.event, self.body(operation, fact.fields), operation.id) for fact in facts])
 
     def body(self, operation: Operation, fields: Mapping[str, object]) -> dict[str, object]:
         """The body of an audit record: who, what and where beside the fact itself; never a credential or a payload."""
-        body: dict[str, object] = {
+        return {
             "at": self._clock.wall_ms(),
             "caller": operation.caller,
             "owner": operation.owner,
@@ -144,6 +144,5 @@ class Journal:
             "definition": operation.definition,
             "service": operation.target_service,
             "state": operation.state.value,
+            **{name: value for name, value in fields.items() if value is not None},
         }
-        body.update((name, value) for name, value in fields.items() if value is not None)
-        return body
