@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,8 +102,11 @@ async def open_office(
     chance: Chance,
     *,
     points: Points | None = None,
+    serving: bool = False,
 ) -> AsyncIterator[Office]:
     """Open a data folder for this process alone, and close it cleanly at the end. `points` also hears the store's.
+
+    Only when `serving` may checkpoints be printed: what other commands print is for whoever called them.
 
     Raises `store.port.Refused` with a sentence for an operator: in use, not initialised, keys missing or readable by
     others, files and store that contradict each other.
@@ -115,7 +118,8 @@ async def open_office(
     store = await open_store(settings, paths, environment, clock, chance, points=points)
     ledger: _Ledger | None = None
     try:
-        ledger = await _open_log(settings, paths, store, clock, chance)
+        sinks = (_print_note,) if serving and settings.audit.print_checkpoints else ()
+        ledger = await _open_log(settings, paths, store, clock, chance, sinks=sinks)
         keys, vault = Keys(store, clock, chance), Vault(store, vault_key, clock, chance)
         await keys.load()
         await vault.load()
@@ -196,7 +200,15 @@ async def _cosign_last(ledger: _Ledger, published: Published) -> None:
         ledger.publisher.publish(published.checkpoint.size)
 
 
-async def _open_log(settings: Settings, paths: Paths, store: SqlStore, clock: Clock, chance: Chance) -> _Ledger:
+async def _open_log(
+    settings: Settings,
+    paths: Paths,
+    store: SqlStore,
+    clock: Clock,
+    chance: Chance,
+    *,
+    sinks: Sequence[Callable[[str], None]],
+) -> _Ledger:
     """Hold files, unexported rows and stored head against each other, then let the log go on."""
     recipients = _recipients(settings)
     stored_origin = await store.meta(ORIGIN_META)
@@ -239,8 +251,9 @@ async def _open_log(settings: Settings, paths: Paths, store: SqlStore, clock: Cl
         cosigners = _cosigners(settings, directory, clock)
         now_ms = clock.wall_ms()
         notes = await start_log(store, sealer, begins, now_ms=now_ms, quarantine=reason, seal_key_lost=lost)
-        anchoring = Anchoring(_anchor_names(settings), cosigners, notes, epochs)
-        return _Ledger(origin, exporter, _publisher(settings, directory, signer), anchoring, reason)
+        names = [f"folder {anchor}" for anchor in settings.audit.anchors] + ["standard output" for _ in sinks]
+        publisher = Publisher(directory, signer, _anchors(settings, origin), sinks)
+        return _Ledger(origin, exporter, publisher, Anchoring(names, cosigners, notes, epochs), reason)
     except BaseException as error:
         exporter.close()
         if isinstance(error, LogError | KeyProblem):
@@ -252,19 +265,13 @@ def _log_of(paths: Paths, origin: str) -> DiskDirectory:
     return DiskDirectory(log_folder(paths.audit, origin))
 
 
-def _publisher(settings: Settings, directory: DiskDirectory, signer: NoteSigner) -> Publisher:
-    anchors = [DiskDirectory(anchor_folder(Path(anchor), settings, signer.name)) for anchor in settings.audit.anchors]
-    return Publisher(directory, signer, anchors, (_print_note,) if settings.audit.print_checkpoints else ())
+def _anchors(settings: Settings, origin: str) -> list[DiskDirectory]:
+    return [DiskDirectory(anchor_folder(Path(anchor), settings, origin)) for anchor in settings.audit.anchors]
 
 
 def _print_note(note: str) -> None:
     sys.stdout.write(f"{note}\n")
     sys.stdout.flush()
-
-
-def _anchor_names(settings: Settings) -> tuple[str, ...]:
-    folders = tuple(f"folder {anchor}" for anchor in settings.audit.anchors)
-    return (*folders, "standard output") if settings.audit.print_checkpoints else folders
 
 
 def _cosigners(settings: Settings, directory: DiskDirectory, clock: Clock) -> Cosigners | None:

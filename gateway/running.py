@@ -88,7 +88,7 @@ async def run_gateway(
 
     try:
         await way.self_test()
-        async with open_office(settings, environment, clock, chance, points=points) as office:
+        async with open_office(settings, environment, clock, chance, points=points, serving=True) as office:
             bind_mask(lambda: office.vault.mask)
             ports = Ports(
                 store=office.store,

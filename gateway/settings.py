@@ -57,7 +57,7 @@ class AuditSettings:
     anchors: tuple[str, ...] = ()
     """Folders, best on other machines, that receive every signed checkpoint."""
     print_checkpoints: bool = False
-    """Also write every signed checkpoint to standard output, for whatever collects that elsewhere."""
+    """While serving, also write every signed checkpoint to standard output, for whatever collects that elsewhere."""
     witnesses: tuple[WitnessSettings, ...] = ()
     """Who is asked to cosign every checkpoint. A witness that is away or slow holds nothing up."""
     witness_policy: str | None = None

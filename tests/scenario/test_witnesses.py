@@ -202,3 +202,18 @@ async def test_witnesses_that_are_away_or_hang_hold_nothing_up(
 
     assert age == float("inf")
     assert cosigned(home) == 0
+
+
+async def test_checkpoints_are_printed_while_serving_and_by_no_other_command(
+    home: Home, service: DeployService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.configure({"deploys": service.url}, {"deploy": write_action()}, audit={"print_checkpoints": True})
+    async with home.running() as api:
+        await work(api, "a")
+    printed = capsys.readouterr().out
+    newest = (home.log_folder() / "checkpoint").read_text()
+    drained = home.run("audit", "drain", "--json")
+
+    assert f"{newest}\n" in printed
+    assert drained.returncode == 0, drained.stderr
+    assert "\N{EM DASH}" not in drained.stdout

@@ -82,7 +82,6 @@ async def hall() -> AsyncIterator[Hall]:
 
 async def test_all_cosign_once_and_are_left_alone_until_the_log_has_grown(hall: Hall) -> None:
     witnesses, published = hall.witnesses(), hall.grow()
-    assert witnesses.newest_ms is None
     assert witnesses.wants(published)
 
     cosigned = await witnesses.ask(published)
@@ -96,6 +95,11 @@ async def test_all_cosign_once_and_are_left_alone_until_the_log_has_grown(hall: 
     hall.publisher.add_signatures(cosigned.lines)
     assert hall.witnesses().newest_ms == hall.clock.wall_ms()
     assert witnesses.wants(hall.grow())
+
+
+async def test_a_log_that_nobody_cosigned_yet_has_no_newest_cosignature(hall: Hall) -> None:
+    hall.grow()
+    assert hall.witnesses().newest_ms is None
 
 
 async def test_whoever_did_not_cosign_is_asked_again_and_only_its_line_is_new(hall: Hall) -> None:

@@ -12,10 +12,14 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from audit.checkpoint import Checkpoint
+from audit.cosign import Cosigner
 from gateway.app import App
+from gateway.engine.chance import SystemChance
+from gateway.engine.clock import SystemClock
 from tests.canary import Canaries
 from tests.unit.surfaces.cli.conftest import Hall, Program
-from tests.unit.surfaces.door import ACTIONS, Home
+from tests.unit.surfaces.door import ACTIONS, ORIGIN, Home
 
 
 @pytest.fixture
@@ -175,6 +179,42 @@ def test_doctor_looks_at_a_running_gateway(person: Program, caller: Program, hal
     assert caller("doctor", GATEWAY_KEY="").code == 0
     elsewhere = person.json("doctor", GATEWAY_ADDR=f"127.0.0.1:{hall.service.port}")
     assert checks(elsewhere)["gateway"] is False
+
+
+def test_doctor_tells_how_old_the_newest_cosignature_is(stopped: Program, home: Home) -> None:
+    cosigner = Cosigner.generate("w.test/one", SystemChance().bytes)
+    witness = {"vkey": str(cosigner.key), "url": "http://127.0.0.1:9"}
+    home.configure("http://127.0.0.1:9", server={"port": 9}, audit={"witnesses": [witness]})
+    log = home.folder / "data" / "audit" / ORIGIN
+    text = Checkpoint(ORIGIN, 1, bytes(32)).to_text()
+
+    def told(age_seconds: int | None) -> tuple[bool, str]:
+        if age_seconds is not None:
+            line = cosigner.cosign(text, SystemClock().wall_ms() // 1000 - age_seconds)
+            (log / "checkpoints.log").write_text(f"{text}\n{line}\n")
+        (found,) = [item for item in stopped.json("doctor")["checks"] if item["check"] == "witnesses"]
+        return found["ok"], found["detail"]
+
+    assert told(None) == (False, "none of 1 has cosigned this log; the gateway's own log says why")
+    fine, detail = told(60)
+    assert fine
+    assert re.fullmatch(r"newest cosignature is 6\d s old", detail)
+    assert told(6000)[0] is False
+    home.configure("http://127.0.0.1:9", server={"port": 9}, audit={"witnesses": [witness | {"vkey": "x"}]})
+    fine, detail = told(None)
+    assert not fine
+    assert "not a witness key" in detail
+
+
+def test_witnesses_and_printing_are_anchors_too(stopped: Program, home: Home) -> None:
+    def anchors(**audit: object) -> object:
+        settings = json.loads(home.config.read_text())
+        settings["audit"] |= {"anchors": []} | audit
+        home.config.write_text(json.dumps(settings))
+        return checks(stopped.json("doctor")).get("anchors")
+
+    assert anchors() is False
+    assert anchors(print_checkpoints=True) is None
 
 
 # -- recover, faults, serve --------------------------------------------------------------------------------------------
