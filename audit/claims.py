@@ -98,7 +98,7 @@ class Claims:
         numbered += [(None, source) for source in own]
         # Sizes are taken now, before the segments are looked at: a checkpoint published later may be ahead of what
         # will be read, and must not look like a log that was cut.
-        streams = [self._stream(source, index, self._size(source, index)) for index, source in numbered]
+        streams = [self._stream(source, index, self._held(source, index)) for index, source in numbered]
         self._merged = heapq.merge(*streams, key=lambda claim: claim.size)
         self._next = next(self._merged, None)
 
@@ -114,24 +114,23 @@ class Claims:
         self._next = next(self._merged, None)
         return claim
 
-    def _size(self, source: AnchorSource, anchor: int | None) -> int:
+    def _held(self, source: AnchorSource, anchor: int | None) -> _Held:
         try:
-            return _settled_size(source, self._settle)
+            return _settled(source, self._settle)
         except FileNotFoundError as error:
-            if anchor is None:
-                return 0
-            self._unreadable(source, error)
+            if anchor is not None:
+                self._unreadable(source, error)
         except OSError as error:
             self._unreadable(source, error)
-        return 0
+        return _Held(0, b"")
 
     def _unreadable(self, source: AnchorSource, error: OSError) -> None:
         self._report(Finding("unreadable", Exit.UNREADABLE, f"{source.place}: {error.strerror or error}"))
 
-    def _stream(self, source: AnchorSource, anchor: int | None, size: int) -> Iterator[Claim]:
+    def _stream(self, source: AnchorSource, anchor: int | None, held: _Held) -> Iterator[Claim]:
         smallest = 0
         try:
-            for note in notes_in(source, size):
+            for note in notes_in(source, held.size, held.whole):
                 try:
                     checkpoint = open_checkpoint(note, self._keys)
                 except UnknownSigner:
@@ -170,22 +169,38 @@ class Claims:
         self._report(finding)
 
 
-def _settled_size(source: AnchorSource, settle: Settle) -> int:
-    """The file's size; for a history, one behind a whole note if it gets there soon."""
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A file at one moment: its size, and all of it if it is small and may be replaced by another meanwhile."""
+
+    size: int
+    whole: bytes | None = None
+
+
+def _settled(source: AnchorSource, settle: Settle) -> _Held:
+    """A history's size, behind a whole note if it gets there soon; any other file as it is, if it is not large."""
+    if source.name != HISTORY:
+        # One reading, so that the size of one checkpoint is never taken for that of the one that replaces it.
+        whole = source.directory.read(source.name, 0, _NOTE_BYTES_MAX)
+        if len(whole) < _NOTE_BYTES_MAX:
+            return _Held(len(whole), whole)
     size = source.directory.size(source.name)
     for _ in range(SETTLE_TRIES if source.name == HISTORY else 0):
         if size < 2 or source.directory.read(source.name, size - 2, 2) == b"\n\n":
             break
         settle()
         size = source.directory.size(source.name)
-    return size
+    return _Held(size)
 
 
-def notes_in(source: AnchorSource, size: int) -> Iterator[bytes]:
-    """The notes in a file: one alone as the checkpoint file has it, or many, each followed by a blank line."""
+def notes_in(source: AnchorSource, size: int, whole: bytes | None = None) -> Iterator[bytes]:
+    """The notes in a file: one alone as the checkpoint file has it, or many, each followed by a blank line.
+
+    `whole` is the file's content if it was read already.
+    """
     waiting, offset, found = b"", 0, 0
     while offset < size:
-        piece = source.directory.read(source.name, offset, min(_PIECE_BYTES, size - offset))
+        piece = whole or source.directory.read(source.name, offset, min(_PIECE_BYTES, size - offset))
         if not piece:
             break
         offset += len(piece)

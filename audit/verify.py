@@ -77,17 +77,14 @@ def verify(
     """
     options = options or VerifyOptions()
     report = Report()
-    try:
-        firsts = segments(directory)
-    except OSError as error:
-        report.add(Finding("unreadable", Exit.UNREADABLE, f"the segments cannot be listed: {error.strerror or error}"))
-        firsts = []
-    report.origin = _origin(directory, firsts)
+    report.origin = _origin(directory, _listed(directory, lambda _: None))
     keys = _keys(policy, report.origin)
     sources = [source for anchor in anchors for source in _sources(anchor, report.origin or _only_origin(policy))]
     claims = Claims(directory, sources, keys, report=report.add, settle=settle, witnessed=_witnessed(policy, now_ms))
     report.anchors = claims.states
     report.witnesses_asked = policy is not None and policy.asks_witnesses
+    # After the claims: a segment that is opened meanwhile may hold what a checkpoint read just now speaks about.
+    firsts = _listed(directory, report.add)
     sizes = _sizes(directory, firsts, report)
     report.segments = len(firsts)
     report.bytes = sum(max(0, size) for size in sizes.values())
@@ -109,6 +106,14 @@ def verify(
     _judge_tail(report, options, now_ms)
     _judge_proof(report, options, now_ms)
     return report
+
+
+def _listed(directory: Directory, report: Callable[[Finding], None]) -> list[int]:
+    try:
+        return segments(directory)
+    except OSError as error:
+        report(Finding("unreadable", Exit.UNREADABLE, f"the segments cannot be listed: {error.strerror or error}"))
+        return []
 
 
 def _origin(directory: Directory, firsts: Sequence[int]) -> str:

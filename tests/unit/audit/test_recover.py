@@ -106,6 +106,17 @@ def test_recovery_twice_is_recovery_once() -> None:
     assert journal.directory.files() == files
 
 
+def test_29_space_written_ahead_is_given_back_and_recorded_as_nothing() -> None:
+    journal = journal_on_disk()
+    whole = journal.directory.files()[segment_name(0)]
+    refile(journal.directory, lambda data: data + bytes(1 << 16))
+    assert journal.verify().exit is Exit.OK
+    assert recover(journal.directory, boot_id="boot-9") == ()
+    assert journal.directory.files()[segment_name(0)] == whole
+    assert journal.directory.after_power_loss(lambda _most: 0).files()[segment_name(0)] == whole
+    assert journal.directory.names(QUARANTINE) == []
+
+
 def test_recovery_recorded_once_is_not_recorded_again() -> None:
     journal = torn_journal()
     writer_on(journal).abandon()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import random
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,8 @@ from audit.claims import AnchorSource
 from audit.disk import DiskDirectory, log_folder
 from audit.export import Exporter
 from audit.log import segment_name, segments
-from audit.report import Exit
-from audit.verify import verify
+from audit.report import Exit, Report
+from audit.verify import VerifyOptions, verify
 from tests.unit.audit.logs import ORIGIN, Journal, sealed_journal
 
 
@@ -102,31 +105,31 @@ def test_text_from_the_log_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in "\n".join(journal.verify().to_lines())
 
 
-@settings(max_examples=300)
-@given(st.data())
-def test_verifying_while_the_writer_runs_gives_no_false_alarm(data: st.DataObject) -> None:
-    """The writer takes a step whenever the verifier looks at a file, and may be caught in the middle of a write."""
-    journal = sealed_journal()
-    exporter = Exporter(journal.directory)
-    steps = data.draw(st.lists(st.sampled_from(["record", "seal", "publish", "half"]), max_size=12))
-    pending: list[bytes] = []
-    busy = False
+class LiveWriter:
+    """A writer that takes one step whenever somebody looks at a file, and may be caught in the middle of a write."""
 
-    def writer_step() -> None:
-        """One step of the writer; `half` leaves a frame half written until the next look."""
-        if pending:
-            name = segment_name(journal.sealer.head.segment)
-            file = journal.directory.open(name)
-            file.append(pending.pop())
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.steps: list[str] = []
+        self._exporter = Exporter(journal.directory)
+        self._half: bytes | None = None
+        self._busy = False
+        journal.directory.hook = self._look
+
+    def step(self) -> None:
+        """The next step; one that leaves a frame half written is finished by the step after it."""
+        journal = self.journal
+        if self._half is not None:
+            journal.directory.open(segment_name(journal.sealer.head.segment)).append(self._half)
+            self._half = None
             return
-        step = steps.pop(0) if steps else "idle"
+        step = self.steps.pop(0) if self.steps else "idle"
         if step == "half" and journal.sealer.head.segment_entries < 11:
             journal.records(1)
-            frame = journal.frames[0]
-            journal.frames = []
+            (frame,), journal.frames = journal.frames, []
             journal.directory.open(segment_name(frame.segment)).append(frame.data[:70])
-            pending.append(frame.data[70:])
-            exporter._release()
+            self._half = frame.data[70:]
+            self._exporter._release()
             return
         if step in {"record", "half"}:
             journal.records(2)
@@ -134,22 +137,81 @@ def test_verifying_while_the_writer_runs_gives_no_false_alarm(data: st.DataObjec
             journal.seal()
         elif step == "publish":
             journal.publish()
-        exporter.export(journal.rows())
+        self._exporter.export(journal.rows())
         journal.frames = []
 
-    def look(operation: str, _name: str, _length: int) -> None:
-        nonlocal busy
-        if operation == "read" and not busy:
-            busy = True
-            writer_step()
-            busy = False
+    def _look(self, operation: str, _name: str, _length: int) -> None:
+        if operation == "read" and not self._busy:
+            self._busy = True
+            self.step()
+            self._busy = False
 
-    journal.directory.hook = look
-    report = verify(
-        journal.directory,
-        policy=journal.policy,
-        anchors=[AnchorSource("anchor", journal.anchor, CHECKPOINT)],
-        now_ms=journal.now_ms + 60_000,
-        settle=writer_step,
-    )
+    def verify(self, steps: list[str]) -> Report:
+        """A verification during which the writer takes these steps."""
+        self.steps = steps
+        return verify(
+            self.journal.directory,
+            policy=self.journal.policy,
+            anchors=[AnchorSource("anchor", self.journal.anchor, CHECKPOINT)],
+            now_ms=self.journal.now_ms + 60_000,
+            settle=self.step,
+        )
+
+
+STEPS = ["record", "seal", "publish", "half"]
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_40_any_steps_of_the_writer_give_no_false_alarm(data: st.DataObject) -> None:
+    report = LiveWriter(sealed_journal()).verify(data.draw(st.lists(st.sampled_from(STEPS), max_size=12)))
     assert report.exit is Exit.OK, report.to_lines()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_40_verifying_while_the_writer_runs_gives_no_false_alarm(part: int) -> None:
+    """A thousand runs in four parts; a new log now and then keeps each of them short."""
+    dice = random.Random(part)
+    for _ in range(25):
+        live = LiveWriter(sealed_journal())
+        for run in range(10):
+            report = live.verify(dice.choices(STEPS, k=dice.randrange(8)))
+            assert report.exit is Exit.OK, (part, run, report.findings)
+
+
+def test_40_verifying_a_real_folder_while_a_thread_writes_it(tmp_path: Path) -> None:
+    journal, stop, started = Journal(), threading.Event(), threading.Event()
+    directory = DiskDirectory(tmp_path / "log")
+
+    def write() -> None:
+        with closing(Exporter(directory)) as exporter:
+            while not stop.wait(0.001):
+                if journal.sealer.head.size > 1500:
+                    # Longer, it would only take longer.
+                    continue
+                journal.records(3)
+                journal.seal()
+                exporter.export(journal.rows())
+                journal.frames = []
+                started.set()
+
+    def pause() -> None:
+        stop.wait(0.01)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert started.wait(20)
+        for _ in range(60):
+            report = verify(
+                DiskDirectory(directory.path),
+                policy=journal.policy,
+                now_ms=journal.now_ms,
+                options=VerifyOptions(accept_unanchored=True),
+                settle=pause,
+            )
+            assert report.exit is Exit.OK, report.findings
+            assert report.entries > 0
+    finally:
+        stop.set()
+        writer.join()
