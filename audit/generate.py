@@ -100,8 +100,10 @@ def _write(
     exporter: Exporter, sealer: Sealer, records: int, record_bytes: int, progress: Callable[[int], None]
 ) -> None:
     frames: list[Frame] = sealer.start(START_MS)
+    leaf = b""
     for number in range(records):
-        frames += sealer.record(plaintext_of(number, record_bytes), START_MS + number)
+        frames += sealer.record(plaintext_of(number, record_bytes, leaf), START_MS + number)
+        leaf = frames[-1].leaf
         if number % _SEAL_EVERY == _SEAL_EVERY - 1:
             frames += sealer.seal(START_MS + number)
             exporter.export(rows_of(frames))
@@ -111,9 +113,10 @@ def _write(
     exporter.export(rows_of(frames))
 
 
-def plaintext_of(number: int, size: int) -> bytes:
-    """A record of about that many bytes; ten records make an operation."""
-    document = {"op": f"op-{number // 10}", "op_n": number % 10, "ev": "generated", "filling": ""}
+def plaintext_of(number: int, size: int, before: bytes = b"") -> bytes:
+    """A record of about that many bytes, behind the record with that leaf; ten records make an operation."""
+    document: dict[str, object] = {"op": f"op-{number // 10}", "op_n": number % 10, "ev": "generated", "filling": ""}
+    document["op_prev"] = before.hex() if number % 10 else None
     if number % 10 == 9:
         document["op_final"] = True
     document["filling"] = "x" * max(0, size - len(json.dumps(document)))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -17,6 +18,9 @@ from audit.cosign import Cosigner
 from audit.discloser import CannotDisclose, Signed, disclose, newest_signed
 from audit.disclosure import DisclosedRecord, render
 from audit.disclosure_check import check_disclosure
+from audit.disk import DiskDirectory
+from audit.generate import generate
+from audit.keyfiles import read_recipient_key
 from audit.keyring import Ratchet, RecipientKey, Role, WrongKey, commit_to, open_record, open_secret
 from audit.log import LogContradiction, read_open, segment_name, segments
 from audit.record import ENTRY_HEADER, HEADER_BYTES, Header, Kind, pad
@@ -487,6 +491,15 @@ def test_pieces_join_to_the_file_and_a_broken_disk_is_unreadable() -> None:
 
     report = check_disclosure(Broken(), diary.policy, 0)  # type: ignore[arg-type]  # only what is used of a file
     assert report.exit is Exit.UNREADABLE
+
+
+def test_operation_of_a_generated_log_can_be_shown(tmp_path: Path) -> None:
+    made = generate(tmp_path / "made", 60)
+    directory = DiskDirectory(made.log)
+    records = disclose(directory, read_recipient_key(made.key), "op-3", newest_signed(directory))
+    policy = TrustPolicy.parse(made.trust.read_text())
+    assert checked(text_of("op-3", records), policy, made.end_ms).exit is Exit.OK
+    assert [record.proof.index for record in records] == list(range(32, 42))
 
 
 @pytest.mark.parametrize("value", ["", "01", "-1", "+1", " 1", "1e3", "١", "9" * 19, "9" * 20])
