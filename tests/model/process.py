@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adapters.contract import HttpExchange, Observation, Secret
 from audit.checkpoint import Publisher
@@ -14,7 +16,7 @@ from audit.export import Exporter
 from audit.head import Head
 from audit.keyring import Recipient, RecipientKey, Role, SealKey
 from audit.memory import MemoryDirectory
-from audit.note import NoteSigner
+from audit.note import NoteKey, NoteSigner
 from audit.seal import Sealer, SegmentLimits
 from gateway.assembly import Assembly, Ports, assemble
 from gateway.catalog.compile import compile_definition
@@ -56,6 +58,26 @@ def _entropy(seed: str) -> Callable[[int], bytes]:
     return draw
 
 
+class RememberedSigner(NoteSigner):
+    """Derives its public half once, not at every signature."""
+
+    @cached_property
+    def signer(self) -> Ed25519PrivateKey:
+        return super().signer
+
+    @cached_property
+    def key(self) -> NoteKey:
+        return super().key
+
+
+class RememberedSealKey(SealKey):
+    """As above."""
+
+    @cached_property
+    def public(self) -> bytes:
+        return super().public
+
+
 @dataclass(frozen=True, slots=True)
 class Keyring:
     """The keys of every simulated log. Made once: they are no part of what is tried."""
@@ -71,8 +93,9 @@ class Keyring:
 
 def _make_keys() -> Keyring:
     draw = _entropy("keys")
-    signer = NoteSigner.generate(ORIGIN, draw)
-    return Keyring(signer, SealKey.issue(signer.signer, ORIGIN, draw), RecipientKey.generate(Role.AUDITOR, "a", draw))
+    signer = RememberedSigner.generate(ORIGIN, draw)
+    seal = RememberedSealKey.issue(signer.signer, ORIGIN, draw)
+    return Keyring(signer, seal, RecipientKey.generate(Role.AUDITOR, "a", draw))
 
 
 KEYS = _make_keys()
@@ -189,7 +212,8 @@ class Process:
 
     world: "Simulation"
     number: int
-    tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
+    tasks: dict["asyncio.Task[Any]", None] = field(default_factory=dict)
+    """In the order of their start: the order of a set is another one in each run, and with it that of their ends."""
     dead: bool = False
     ready: bool = False
     open_writes: list[Any] = field(default_factory=list)

@@ -18,7 +18,6 @@ from gateway.core.ids import parse_id
 from gateway.engine.ports import POINTS as ENGINE_POINTS
 from gateway.model.operation import FINAL, State
 from gateway.store import points as store_points
-from gateway.store.inloop import Medium
 from gateway.store.points import Crash
 from gateway.store.port import StoreUnknown, Unavailable
 from tests.model.agents import Agent, Person
@@ -26,6 +25,7 @@ from tests.model.faults import SENDS, Faults, lawful
 from tests.model.history import History
 from tests.model.kinds import KINDS
 from tests.model.loop import VirtualLoop
+from tests.model.medium import ReusedMedium
 from tests.model.process import Process, SimChance, SimClock, SimDefinitions
 from tests.model.services import Services
 
@@ -38,6 +38,9 @@ HOUR_MS = 3_600_000
 PROCESSES_MAX = 40
 """Far more starts than deaths can be planned."""
 SETTLED = frozenset({*FINAL, State.UNRESOLVED})
+REFUSED_MAX = 40
+"""More connections than an operation tries before its time to start is over."""
+ACCEPTING = ("accepted", "accepted_blind", "accepted_settled")
 FENCE_POINTS = ("fence.after_commit", "fence.after_answer")
 DISK_POINTS = ("disk.append", "disk.sync", "disk.rename", "disk.sync_folder")
 """The disk of the log's files, before each step."""
@@ -93,7 +96,7 @@ class Simulation:
         self.faults = Faults(self.random, self.plan.level)
         self.services = Services(self.loop, self.random, self.history)
         self.services.known = self._is_known
-        self.medium = Medium()
+        self.medium = ReusedMedium()
         self.directory = MemoryDirectory()
         self.anchor = MemoryDirectory()
         self.export_seconds = self.random.choice([5.0, 30.0, 60.0])
@@ -107,7 +110,7 @@ class Simulation:
         self.over = False
         self.stepped = False
         """The wall clock was not a clock all the time, so that times of the log cannot be compared."""
-        self.down_seconds = 0.0
+        self.down_seconds = self.put_back_seconds = 0.0
         self.trap: tuple[str, bool] | None = None
         """The next time that this point is reached, the process dies there; or its disk fails, where it can."""
         self._main: asyncio.Task[None] | None = None
@@ -132,10 +135,25 @@ class Simulation:
         elif way == 2:
             self.loop.call_later(self.random.random() * 20.0, self._set_trap, POINTS[turn % len(POINTS)])
         elif way == 3 and turn % 2 == 0:
-            self.kinds = ("accepted", "accepted_blind", "accepted_settled")
+            self.kinds = ACCEPTING
             self.faults.queue.append(
                 ("cut behind the head", "work fails", "work fails, cut", "handle vanishes")[turn // 2 % 4]
             )
+        elif way == 3:
+            self._direct_rarely(turn // 2)
+
+    def _direct_rarely(self, turn: int) -> None:
+        """What comes about only if several things meet."""
+        if turn % 4 == 0:
+            self.faults.queue.extend(["refused"] * REFUSED_MAX)
+        elif turn % 4 == 1:
+            self.kinds = ACCEPTING
+            self.trap = "head.before_commit", False
+        else:
+            # A file is put in another's place only by a process that finds what an earlier one left unsynced.
+            self.plan.deaths, self.plan.every = max(self.plan.deaths, 2), 6
+            self._countdown = self._next_death()
+            self.trap = "disk.rename", turn % 4 == 2
 
     def _set_trap(self, point: str) -> None:
         self.trap = point, self.random.random() < 0.5
@@ -252,6 +270,7 @@ class Simulation:
         self.stepped = True
         self.history.reached("clock: forward" if milliseconds > 0 else "clock: back")
         self.clock.step_ms += milliseconds
+        self.put_back_seconds += max(-milliseconds, 0) / 1000
         self.tell(f"the wall clock is stepped by {milliseconds // 1000} s")
 
     def leaving(self) -> None:
@@ -320,9 +339,9 @@ class Simulation:
         self.tell("the faults stop")
 
     async def settle(self) -> None:
-        """Wait until every operation is final or unresolved, within the deadlines that are stored with it."""
+        """Until every operation is final or unresolved, by its deadlines: the wall clock's, later if it is put back."""
         waited, open_ = 0.0, []
-        while waited < LIVENESS_SECONDS_MAX + 3600.0:
+        while waited < LIVENESS_SECONDS_MAX + self.put_back_seconds:
             await self.up.wait()
             open_ = self.rows(
                 "SELECT id FROM operations WHERE state NOT IN ('succeeded', 'failed', 'cancelled', 'unresolved')"

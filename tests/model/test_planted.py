@@ -1,7 +1,6 @@
 """Faults planted into the core on purpose: a checker that does not notice them proves nothing."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -74,7 +73,7 @@ def a_record_cleared_away_means_never(patch: pytest.MonkeyPatch) -> None:
 def interrupted_means_unsent(patch: pytest.MonkeyPatch) -> None:
     def careless(draft: Draft, event: str) -> None:
         draft.settle_attempts(Standing.UNSENT)
-        draft.operation = replace(draft.operation, state=State.READY, lease=None)
+        draft.change(state=State.READY, lease=None)
 
     patch.setattr(lifecycle, "_interrupted", careless)
 

@@ -190,7 +190,7 @@ def memory_of_the_service_trusted_for_ever(patch: Patch) -> None:
 def cancelled_in_doubt(patch: Patch) -> None:
     def obliging(draft: Draft, event: Any) -> None:
         draft.settle_attempts(Standing.UNSENT)
-        draft.operation = replace(draft.operation, state=State.READY)
+        draft.change(state=State.READY)
         draft.cancel("cancel", Failure("cancelled", "Cancelled."))
 
     patch.setitem(lifecycle._HANDLERS, Cancelled, obliging)
@@ -199,7 +199,7 @@ def cancelled_in_doubt(patch: Patch) -> None:
 def interrupted_means_unsent(patch: Patch) -> None:
     def careless(draft: Draft, event: str) -> None:
         draft.settle_attempts(Standing.UNSENT)
-        draft.operation = replace(draft.operation, state=State.READY, lease=None)
+        draft.change(state=State.READY, lease=None)
 
     patch.setattr(lifecycle, "_interrupted", careless)
 

@@ -2,12 +2,15 @@
 
 import pytest
 
+from tests.model import seeds
 from tests.model.cells import missing
+from tests.model.checker import Violation
+from tests.model.medium import USER_TABLES
 from tests.model.seeds import run_seeds
 from tests.model.simulation import Simulation
 
-CHUNKS = 4
-SEEDS_PER_CHUNK = 3000
+CHUNKS = 5
+SEEDS_PER_CHUNK = 4000
 SOAK_CHUNKS = 100
 SOAK_SEEDS_PER_CHUNK = 10_000
 
@@ -34,10 +37,36 @@ def test_no_seed_of_a_million_shows_a_violation(chunk: int) -> None:
     assert missing(tally.cells) == []
 
 
-def test_the_same_seed_is_the_same_run() -> None:
-    first, second = Simulation(11), Simulation(11)
+def test_the_same_seed_is_the_same_run_on_a_fresh_database_and_on_one_that_served_before() -> None:
+    first, before, second = Simulation(49), Simulation(12), Simulation(49)
     first.run()
+    before.run()
+    database = before.medium.connect()
+    before.medium.give_back()
     second.run()
 
+    assert second.medium.connect() is database
+    assert first.medium.connect() is not database
     assert first.history.timeline() == second.history.timeline()
     assert first.history.sent == second.history.sent
+
+
+def test_a_database_that_is_given_back_holds_no_row() -> None:
+    world = Simulation(11)
+    world.run()
+    database = world.medium.connect()
+    world.medium.give_back()
+
+    names = [name for (name,) in database.execute(USER_TABLES)]
+
+    assert "operations" in names
+    assert [name for name in names if database.execute(f'SELECT 1 FROM "{name}"').fetchone()] == []
+
+
+def test_a_failing_seed_names_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds, "check", lambda _world: [Violation("S0 planted")])
+
+    tally = run_seeds([3, 4])
+
+    assert tally.seeds == 1
+    assert tally.failures[0].endswith("python -m tests.model --seed 3")
