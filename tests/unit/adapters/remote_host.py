@@ -44,6 +44,8 @@ class Host:
             (tools / "sh").symlink_to(program(shell))
             path = f"{tools}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         self.tools = tools
+        self.blocks_max: int | None = None
+        """Half kilobytes a file may have, as a disk that is full at that size."""
         self.environment = {"PATH": path, "HOME": str(folder), "LC_ALL": "C.UTF-8"}
 
     def changed(self, changes: Mapping[str, str]) -> Runner:
@@ -72,9 +74,10 @@ class Host:
         return command_of(["sh", "-c", f'echo "$GATEWAY_OPERATION" >>"$1"\n{script}', "sh", str(self.ledger)])
 
     def start(self, text: bytes) -> subprocess.Popen[bytes]:
+        shell = str(self.tools / "sh")
+        limited = [shell, "-c", f'trap "" XFSZ; ulimit -f {self.blocks_max}; exec "$0" -s', shell]
         process = subprocess.Popen(
-            ["sh", "-s"],
-            executable=str(self.tools / "sh"),
+            [shell, "-s"] if self.blocks_max is None else limited,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -115,9 +118,23 @@ class Host:
     def executions(self, operation: str = "op_1") -> int:
         return self.ledger.read_text().split().count(operation) if self.ledger.exists() else 0
 
+    def stub(self, tool: str, script: str) -> None:
+        """Put a program of our own before the host's."""
+        path = self.tools / tool
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!{program('dash')}\n{script}\n")
+        path.chmod(0o755)
+
     def files(self, operation: str = "op_1") -> set[str]:
         folder = Path(self.store, "ops", operation)
         return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def freeze_at(host: Host, step: str) -> tuple[Runner, Path]:
+    """A runner that stops there, and the pipe in which it says who stopped."""
+    said = host.folder / "frozen"
+    os.mkfifo(said)
+    return host.at_step(step, f"echo $$ >{said}; kill -STOP $$"), said
 
 
 def wait_until_stopped(process: int) -> None:
