@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from audit import cli_disclosure, cli_keys, machine
+from audit import cli_disclosure, cli_keys, cli_upkeep, machine
 from audit.arguments import (
     Anchors,
     LogFolder,
@@ -32,6 +33,7 @@ from audit.arguments import (
     warn,
 )
 from audit.cli_trust import trust_app
+from audit.cli_upkeep import PersonalKeyPath, SubjectsPath, opening
 from audit.cosign import Cosigner
 from audit.disk import DiskDirectory, LogError
 from audit.keyfiles import read_key_line
@@ -136,15 +138,22 @@ def show_command(
     key: Annotated[Path, typer.Option(help="An auditor's or recovery private key file.")],
     op: Annotated[str | None, typer.Option(help="Only records of this operation.")] = None,
     reshared: Reshared = None,
+    personal_key: PersonalKeyPath = None,
+    subjects: SubjectsPath = None,
     clear: Annotated[bool, typer.Option("--all", help="Also seals, openings and other clear entries.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Decrypt and print the records. Whether they can be relied on is what `audit verify` says."""
+    """Decrypt and print the records. Whether they can be relied on is what `audit verify` says.
+
+    Personal fields stay in their boxes without the keys for them; those of an erased subject are shown as `erased`.
+    """
     private, folder = reader_key(key, reshared), log_at(directory)
     with refusals():
         if reshared:
             check_handed(DiskDirectory(folder), private)
-        for shown in show(DiskDirectory(folder), private, op=op, clear=clear, skipped=warn):
+        unbox = opening(folder, personal_key, subjects)
+        for found in show(DiskDirectory(folder), private, op=op, clear=clear, skipped=warn):
+            shown = replace(found, content=unbox(found.content))
             typer.echo(json.dumps(shown.to_json()) if as_json else _line(shown))
 
 
@@ -183,6 +192,7 @@ def witness_serve_command(
 
 
 cli_keys.register(app)
+cli_upkeep.register(app)
 cli_disclosure.register(app)
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -29,6 +30,7 @@ from audit.arguments import (
     warn,
 )
 from audit.claims import AnchorSource, anchor_sources
+from audit.cli_upkeep import PersonalKeyPath, SubjectsPath, opening
 from audit.discloser import CannotDisclose, disclose, newest_signed
 from audit.disclosure import render
 from audit.disclosure_check import DisclosureReport, check_disclosure
@@ -129,6 +131,8 @@ def export_command(
     max_anchor_age: Annotated[str, typer.Option(help="How old the newest anchored entry may be.")] = "24h",
     accept_unanchored: Annotated[bool, typer.Option(help="Let the pinned key alone be enough.")] = False,
     reshared: Reshared = None,
+    personal_key: PersonalKeyPath = None,
+    subjects: SubjectsPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line; the only form there is.")] = True,
 ) -> None:
     """Print every entry as a JSON object a line, marked as anchored, sealed or unverified.
@@ -157,8 +161,10 @@ def export_command(
             )
             for finding in report.findings:
                 warn(finding.message)
+        unbox = opening(folder, personal_key, subjects)
         for entry in extract(log, private, report, skipped=warn):
-            sys.stdout.write(json.dumps(entry.to_json()) + "\n")
+            shown = entry if entry.content is None else replace(entry, content=unbox(entry.content))
+            sys.stdout.write(json.dumps(shown.to_json()) + "\n")
     raise typer.Exit(Exit.NOT_PROVEN if report is None else report.exit)
 
 

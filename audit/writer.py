@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from audit.bodies import Body
+from audit.bodies import Body, Succession
 from audit.disk import Directory
 from audit.epochs import EpochKeys
 from audit.export import Exporter, Row, rows_of
@@ -41,8 +41,9 @@ class LogWriter:
         boot_id: str,
         t_ms: int,
         limits: SegmentLimits | None = None,
+        succession: Succession | None = None,
     ) -> Self:
-        """Lock the log, clean its end, and open a segment.
+        """Lock the log, clean its end, and open a segment. A new log may say with `succession` which one it continues.
 
         Raises:
             LogLocked: another process writes it.
@@ -64,7 +65,7 @@ class LogWriter:
                 limits=limits,
             )
             writer = cls(exporter, sealer, origin, seal_key if isinstance(seal_key, EpochKeys) else None)
-            writer._store(sealer.start(t_ms, recovery=found))
+            writer._store(sealer.start(t_ms, recovery=found if succession is None else (succession,)))
         except BaseException:
             exporter.close()
             raise
