@@ -6,6 +6,7 @@ import errno
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -87,9 +88,12 @@ def test_chunks_that_only_pretend_to_be_the_end_are_refused() -> None:
     """The reference may be lied about as well: a shorter one must not make a border look like the end."""
     directory = MemoryDirectory()
     ref = write_blob(directory, [content(2 * CHUNK_BYTES)], entropy("blob"))
-    directory.put(ref.path, directory.files()[ref.path][:SEALED_CHUNK_BYTES])
-    with pytest.raises(BlobDamaged):
-        list(read_blob(directory, BlobRef(ref.name, ref.key, CHUNK_BYTES)))
+    cut = directory.files()[ref.path][:SEALED_CHUNK_BYTES]
+    lie = BlobRef(sha256(cut).hexdigest(), ref.key, CHUNK_BYTES)
+    directory.put(lie.path, cut)
+    assert hash_fits(directory, lie.name)
+    with pytest.raises(BlobDamaged, match="chunk 0"):
+        list(read_blob(directory, lie))
 
 
 def test_another_text_under_the_same_key_is_refused_by_its_name() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from audit.bodies import ERASED_SUBJECT, Erasure
 from audit.boxes import BOX, ERASED, Boxer, Unboxer, erased_subjects
@@ -280,6 +281,10 @@ def test_damaged_or_foreign_keys_are_refused() -> None:
     with pytest.raises(KeyProblem, match="does not open"):
         stranger.unwrap(kept.wrapped, kept.tag)
     assert tag_of(desk.key.unwrap(kept.wrapped, kept.tag)) == kept.tag
+    nonce = bytes(12)
+    other = nonce + AESGCM(desk.key._part(b"wrap")).encrypt(nonce, bytes(32), kept.tag)
+    with pytest.raises(KeyProblem, match="commits to"):
+        desk.key.unwrap(other, kept.tag)
 
 
 def test_the_key_for_personal_data_survives_its_line_and_never_shows() -> None:

@@ -139,6 +139,17 @@ def test_nothing_goes_without_its_record_or_a_checkpoint() -> None:
     assert drop_segments(office.directory, firsts[2], attested=1 << 60) == []
 
 
+def test_each_name_is_gone_for_good_before_the_next_goes() -> None:
+    """A power loss that kept a later removal and lost an earlier one would leave a gap that nothing explains."""
+    office = Office()
+    done: list[str] = []
+    office.directory.hook = lambda operation, _name, _length: done.append(operation)
+    office.retire(office.journal.now_ms)
+    removals = [at for at, operation in enumerate(done) if operation == "unlink"]
+    assert len(removals) > 2
+    assert [done[at + 1] for at in removals] == ["sync_folder"] * len(removals)
+
+
 def test_a_record_of_retention_is_needed_by_the_verifier() -> None:
     office = Office()
     office.retire(office.journal.now_ms)
