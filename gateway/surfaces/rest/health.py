@@ -28,6 +28,12 @@ class Metrics:
         self._lag = Gauge(
             "gateway_audit_lag_frames", "Audit frames in the store that wait for their file.", registry=self.registry
         )
+        self._cosigned = Gauge(
+            "gateway_audit_cosignature_age_seconds",
+            "Age of the newest witness's cosignature; +Inf if there never was one, absent without witnesses.",
+            [],
+            registry=None,
+        )
         self._quarantine = Gauge(
             "gateway_quarantine", "1 while writes are held after a restore.", registry=self.registry
         )
@@ -42,8 +48,11 @@ class Metrics:
         self._live.set(unsettled)
         self._busy.set(busy)
         self._lag.set(ports.keeper.lag_frames)
+        age_seconds = ports.keeper.cosigned_age_seconds()
+        self._cosigned.set(age_seconds or 0.0)
         self._quarantine.set(1 if ports.gateway.doorkeeper.quarantined else 0)
-        return generate_latest(self.registry)
+        page = generate_latest(self.registry)
+        return page if age_seconds is None else page + generate_latest(self._cosigned)
 
 
 async def healthz(call: Call) -> Reply:

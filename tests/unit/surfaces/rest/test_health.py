@@ -1,6 +1,8 @@
 """Liveness, readiness and numbers."""
 
+from audit.cosign import Cosigner
 from fixtures.service.server import DeployService
+from gateway.engine.chance import SystemChance
 from gateway.surfaces.rest.health import Metrics
 from tests.unit.surfaces.door import Door, Home, open_door
 
@@ -54,6 +56,17 @@ async def test_metrics_count_requests_refusals_and_operations(door: Door, servic
     assert sample(page, "gateway_driven") == 1
     assert sample(page, "gateway_quarantine") == 0
     assert b"with/something" not in page
+
+
+async def test_age_of_the_newest_cosignature_is_a_number_where_there_are_witnesses(
+    home: Home, service: DeployService
+) -> None:
+    vkey = str(Cosigner.generate("w.test/one", SystemChance().bytes).key)
+    async with open_door(home, service) as door:
+        assert b"cosignature_age" not in (await door.call("GET", "/metrics")).content
+    async with open_door(home, service, audit={"witnesses": [{"vkey": vkey, "url": "http://127.0.0.1:9"}]}) as door:
+        page = (await door.call("GET", "/metrics")).content
+    assert sample(page, "gateway_audit_cosignature_age_seconds") == float("inf")
 
 
 async def test_two_gateways_count_apart(home: Home, service: DeployService) -> None:
