@@ -35,13 +35,14 @@ IFS='
 digits=0123456789
 letters=abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ   # spelt out: a range means other things in other locales
 piece=262144       # bytes after which a file of captured output is full
-umask_before=$(umask)
+case ${1-} in run | supervise | probe) umask_before=$(umask) ;; esac     # what the command is to start with
 umask 077
 
 # ---------------------------------------------------------------------------------------------------- the answer
 
 json=''
 put() { json="$json,\"$1\":$2"; }
+put_exists() { if [ -e "$2" ]; then put "$1" true; else put "$1" false; fi; }
 text() { put "$1" "\"$2\""; }     # only ever names, digits and words of our own: nothing that JSON would have to escape
 
 answer() { # PHASE
@@ -67,6 +68,8 @@ who_am_i() { # no fork: what the kernel offers as files
     boot='' machine='' uid=-1
     { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
     { read -r machine </etc/machine-id || read -r machine </var/lib/dbus/machine-id; } 2>/dev/null
+    # The effective one, which is the one that owns what it makes.
+    { while read -r key _ value _; do [ "$key" != Uid: ] || uid=$value; done; } 2>/dev/null <"/proc/$$/status"
     is_name "$machine" || machine=none
     is_name "$boot" || boot=''
 }
@@ -132,7 +135,6 @@ after() { # SECONDS COMMAND…: later, in the background. `kill $!` calls it off
 # ---------------------------------------------------------------------------------------------------- the store
 
 open_store() {
-    uid=$(id -u) || uid=-1
     line=''
     { read -r line <"$store/id"; } 2>/dev/null
     # Another store may have forgotten what ours knows, and another user sees other processes: neither can say "absent".
@@ -243,13 +245,10 @@ look() { # DIRECTORY ATTEMPT: sets phase and what belongs to it
         phase=fenced reason=fence
         return 0
     fi
-    look_for_supervisor     # before the records: a job that ends meanwhile has then left its record
-    # A whole record is the truth whether or not its writer lived to rename it.
-    if load_record "$1/x.$2" || load_record "$1/e.$tk_unit"; then
-        phase=exited begun=true
-        [ "$rc_kind" = exited ] || phase=fenced reason=$rc_reason begun=false
-        return 0
-    fi
+    if settled_by_record "$1" "$2"; then return 0; fi
+    look_for_supervisor
+    # Again, now that liveness is known: a job that ended in between has left its record before it went.
+    if settled_by_record "$1" "$2"; then return 0; fi
     if is_fence "$1/b.$2"; then
         phase=fenced reason=fence
         return 0
@@ -264,6 +263,12 @@ look() { # DIRECTORY ATTEMPT: sets phase and what belongs to it
     else
         phase=lost
     fi
+}
+
+settled_by_record() { # a whole record is the truth whether or not its writer lived to rename it
+    load_record "$1/x.$2" || load_record "$1/e.$tk_unit" || return 1
+    phase=exited begun=true
+    [ "$rc_kind" = exited ] || phase=fenced reason=$rc_reason begun=false
 }
 
 look_for_supervisor() { # sets living: yes, no, or hidden where this session cannot see such processes at all
@@ -312,8 +317,8 @@ report() { # of attempt $attempt in $d, as `look` left it
     exited | running | unverifiable | lost)
         text digest "$tk_digest"
         put began "$tk_at"
-        put cancel_asked "$(exists "$d/k.$attempt")"
-        put timed_out "$(exists "$d/w.$attempt")"
+        put_exists cancel_asked "$d/k.$attempt"
+        put_exists timed_out "$d/w.$attempt"
         excerpt out "$d/o.$tk_unit"
         out_whole=$whole out_count=$count
         excerpt err "$d/r.$tk_unit"
@@ -328,8 +333,6 @@ report() { # of attempt $attempt in $d, as `look` left it
     esac
     answer "$phase"
 }
-
-exists() { if [ -e "$1" ]; then echo true; else echo false; fi; }
 
 # ------------------------------------------------------------------------------------------ what a command prints
 
@@ -418,8 +421,10 @@ set +f
 printf %s "gw1 pid=$$ start=${20} group=$gw_group end" 1<>"$gw_record" || exit 126
 set --
 : step command-recorded
-if [ -s "$gw_secrets" ]; then . "$gw_secrets"; fi
-rm -f "$gw_secrets"
+if [ -s "$gw_secrets" ]; then
+    . "$gw_secrets"
+    rm -f "$gw_secrets"
+fi
 : step command-about-to-run
 . "$gw_command"
 '
@@ -429,7 +434,9 @@ run() {
     look "$d" "$attempt"
     late=''
     trap 'late=1' USR1
-    after "$follow" kill -USR1 "$$"
+    process "$$"
+    born=$start
+    after "$follow" wake
     alarm=$!
     refusal=''
     if [ "$phase" = absent ]; then
@@ -456,6 +463,10 @@ run() {
     65) refuse no_digest_tool ;;
     esac
     report
+}
+
+wake() { # only while the number is still ours: the sleep outlives a follower that was killed
+    ! same_process "$$" "$born" || kill -USR1 "$$"
 }
 
 ready_to_run() {
@@ -520,7 +531,8 @@ fence_earlier() { # two attempts of one operation cannot both launch
 }
 
 make_room() { # whatever a full disk can prevent is done before the gate
-    room=$(printf '%255s' '')
+    room='                                                                                '
+    room=$room$room$room
     for file in "$e" "$c"; do write "$file" "$room" || abandon 60; done
     for file in "$o.dropped" "$r.dropped"; do write "$file" '0                      ' || abandon 60; done
     # Made beforehand: where `exec` cannot open its file, the shell ends without a word.
@@ -536,14 +548,12 @@ make_room() { # whatever a full disk can prevent is done before the gate
 
 make_sure() { # after the gate: the claim is on disk, the floor still below, the lock ours, somebody reads the output
     lock_number=0
-    synced=$store/ops
     if [ -n "$lock" ]; then
         take_lock
         case $? in 1) give_up lock_busy ;; 2) give_up store_write ;; esac
-        synced=$store/locks/$lock
     fi
     : step before-sync
-    settle "$t" "$e" "$d" "$store/ops" "$synced" || give_up store_write
+    settle "$t" "$e" "$d" "$store/ops" ${lock:+"$store/locks/$lock"} || give_up store_write
     : step synced
     above_floor || give_up below_gc_floor
     start_drains "$o" "$r"
@@ -788,8 +798,8 @@ list() { # operations by name, after the one named `op`, at most `most`
             break
         fi
         look "$entry" "$last_gate"
-        item="\"operation\":\"$name\",\"attempt\":$last_gate,\"phase\":\"$phase\",\"issued\":$tk_issued,\"begun\":$begun"
-        items="$items${items:+,}{$item}"
+        item="\"operation\":\"$name\",\"attempt\":$last_gate,\"phase\":\"$phase\",\"issued\":$tk_issued"
+        items="$items${items:+,}{$item,\"begun\":$begun}"
         seen=$((seen + 1))
     done
     json=''
@@ -895,7 +905,7 @@ probe() {
     await_drains || complete=false
     json=''
     put exit "$code"
-    put timed_out "$(exists "$d/w.1")"
+    put_exists timed_out "$d/w.1"
     excerpt out "$d/o"
     [ "$whole" = 1 ] || complete=false
     excerpt err "$d/r"
@@ -907,7 +917,7 @@ probe() {
 # ------------------------------------------------------------------------------------------------- init and check
 
 init() { # safe to repeat: the store keeps the identity of whoever was first
-    uid=$(id -u) || refuse store_write
+    [ "$uid" != -1 ] || refuse store_write
     [ -n "$boot" ] || refuse no_boot_identity
     for entry in ops locks floors bin trash tmp; do mkdir -p "$store/$entry" 2>/dev/null || refuse store_write; done
     if [ ! -e "$store/id" ]; then
@@ -952,7 +962,7 @@ describe() {
     put detaches "$(offers setsid)"
     put witness "$(offers flock)"
     missing=''
-    for entry in cat date dd head id ln mkdir mkfifo mv od readlink rm sh sleep sync tail tr wc; do
+    for entry in cat date dd head ln mkdir mkfifo mv od readlink rm sh sleep sync tail tr wc; do
         command -v "$entry" >/dev/null || missing=$missing${missing:+,}\"$entry\"
     done
     [ "$(offers sha256sum)$(offers shasum)$(offers openssl)" != falsefalsefalse ] ||
@@ -966,9 +976,8 @@ offers() { if command -v "$1" >/dev/null; then echo true; else echo false; fi; }
 find_mount() { # sets filesystem, and volatile where the store would not outlive a reboot
     filesystem=unknown volatile=false longest=0
     while read -r _ point kind _; do
-        case $store/ in
-        "${point%/}"/*) if [ "${#point}" -ge "$longest" ]; then longest=${#point} filesystem=$kind; fi ;;
-        esac
+        point=${point%/}
+        case $store/ in "$point"/*) [ "${#point}" -lt "$longest" ] || longest=${#point} filesystem=$kind ;; esac
     done <<END
 $(cat /proc/self/mounts 2>/dev/null)
 END
@@ -978,7 +987,6 @@ END
 }
 
 check() {
-    uid=$(id -u) || uid=-1
     describe
 }
 

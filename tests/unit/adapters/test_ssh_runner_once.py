@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from adapters.ssh.runner_command import command_of
 from adapters.ssh.runner_wire import Meaning, RemotePhase, meaning
 from tests.unit.adapters.remote_host import SHELLS, Host, freeze_at, wait_until_stopped
 
-ROUNDS = 25
+ROUNDS = 20
 ROUNDS_SOAK = 1_000
 
 # Each named step of `run`, and what a kill -9 there leaves behind.
@@ -45,8 +46,8 @@ def test_every_step_of_the_runner_has_its_place_in_these_tests() -> None:
 # ------------------------------------------------------------------------------------------------------------ races
 
 
-def _race(host: Host, rounds: int, first: str, second: str, seconds: int) -> list[tuple[int, str, str]]:
-    """Rounds of two calls at once with a changing offset: executions, and the phase each of them told."""
+def _race(host: Host, rounds: int, second: str, *, spread: int, seconds: int) -> list[tuple[int, str, str]]:
+    """Rounds of a run and another call up to `spread` ms later: executions, and the phase each of them told."""
     host.ask(Verb.STATUS)
     command = command_of(["sh", "-c", f'echo "$GATEWAY_OPERATION" >>{host.ledger}'])
     (host.folder / "command").write_bytes(command.text)
@@ -56,9 +57,9 @@ def _race(host: Host, rounds: int, first: str, second: str, seconds: int) -> lis
     i=0
     while [ $i -lt {rounds} ]; do
         i=$((i + 1))
-        sh {runner} {first} {common} nonce=first$i 3<command 4</dev/null >>first &
-        j=0
-        while [ $j -lt $((i * 7919 % 2500)) ]; do j=$((j + 1)); done
+        sh {runner} run {common} nonce=first$i 3<command 4</dev/null >>first &
+        n=$((i * 7 % {spread} + 1000))
+        sleep 0.${{n#1}}
         sh {runner} {second} {common} nonce=second$i 3<command 4</dev/null >>second &
         wait
     done
@@ -73,13 +74,14 @@ def _race(host: Host, rounds: int, first: str, second: str, seconds: int) -> lis
 
 
 def _two_claimants(host: Host, rounds: int, seconds: int) -> None:
-    assert set(_race(host, rounds, "run", "run", seconds)) == {(1, "exited", "exited")}
+    assert set(_race(host, rounds, "run", spread=12, seconds=seconds)) == {(1, "exited", "exited")}
 
 
-def _run_and_fence(host: Host, rounds: int, seconds: int) -> None:
-    seen = set(_race(host, rounds, "run", "fence", seconds))
+def _run_and_fence(host: Host, rounds: int, spread: int, seconds: int) -> None:
+    seen = set(_race(host, rounds, "fence", spread=spread, seconds=seconds))
 
     assert seen <= {(0, "fenced", "fenced"), (1, "exited", "exited"), (1, "exited", "running")}
+    assert {executions for executions, *_ in seen} == {0, 1}, "the two never met"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -89,7 +91,7 @@ def test_of_two_claimants_exactly_one_runs_and_both_tell_the_same(tmp_path: Path
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_of_run_and_fence_exactly_one_wins(tmp_path: Path, shell: str) -> None:
-    _run_and_fence(_host(tmp_path, shell), ROUNDS, 50)
+    _run_and_fence(_host(tmp_path, shell), ROUNDS, 99, 50)
 
 
 @pytest.mark.soak
@@ -101,7 +103,7 @@ def test_many_times_of_two_claimants_exactly_one_runs(tmp_path: Path, shell: str
 @pytest.mark.soak
 @pytest.mark.parametrize("shell", SHELLS)
 def test_many_times_of_run_and_fence_exactly_one_wins(tmp_path: Path, shell: str) -> None:
-    _run_and_fence(_host(tmp_path, shell), ROUNDS_SOAK, 3_000)
+    _run_and_fence(_host(tmp_path, shell), ROUNDS_SOAK, 99, 3_000)
 
 
 # ------------------------------------------------------------------------------------------------------------ kills
@@ -109,7 +111,7 @@ def test_many_times_of_run_and_fence_exactly_one_wins(tmp_path: Path, shell: str
 
 def _killed_at(host: Host, step: str) -> None:
     host.runner = host.at_step(step, "kill -9 $$")
-    lock = {"lock": "web", "lock_seconds": 60} if step == "lock-seen-free" else {}
+    lock: dict[str, Any] = {"lock": "web", "lock_seconds": 60} if step == "lock-seen-free" else {}
     host.try_ask(Verb.RUN, **lock)
     host.runner = load_runner()
     found = host.ask(Verb.STATUS)
