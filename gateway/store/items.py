@@ -75,8 +75,11 @@ class Admit(_Base):
     admission: Admission
 
     def needs(self, wants: Wants) -> None:
-        super(Admit, self).needs(wants)
         operation = self.admission.operation
+        # Its own id is new, or the insert fails.
+        for draft in self.drafts:
+            if draft.operation_id is not None and draft.operation_id != operation.id:
+                wants.ids.add(raw_id(draft.operation_id))
         wants.digests.add(operation.definition)
         wants.fingerprints.add(short_hash(operation.fingerprint))
         if operation.key is not None:

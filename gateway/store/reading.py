@@ -12,6 +12,7 @@ from gateway.model.principal import PrincipalKind
 from gateway.store import statements
 from gateway.store.codec import OPERATION_COLUMNS, decode, raw_id, short_hash
 from gateway.store.effects import observation_context, payload_context
+from gateway.store.frames import unpack
 from gateway.store.items import HEAD
 from gateway.store.port import Cipher, Filter, Page, PayloadKind, StoredCredential, StoredKey, TailFrame
 from gateway.store.sql import Row, Statement
@@ -19,6 +20,8 @@ from gateway.store.tables import operations
 from gateway.store.writer import COUNTS
 
 PAGE_MAX: Final = 500
+CHUNKS_MIN: Final = 16
+"""Rows of sealed frames to read at a time, at least: each holds those of one batch."""
 
 
 class Reads(ABC):
@@ -119,10 +122,26 @@ class Reads(ABC):
     async def tail(self, limit: int, *, origin: str | None = None) -> Sequence[TailFrame]:
         """Frames not yet pruned, of one log or of all, oldest log first, in order of seq."""
         pruned_origin, pruned_seq = self._pruned
-        names = {"limit": limit, "pruned_origin": pruned_origin, "pruned_seq": pruned_seq}
         statement = statements.TAIL if origin is None else statements.TAIL_OF
-        rows = await self._fetch(statement, names if origin is None else names | {"origin": origin})
-        return [TailFrame(segment, seq, bytes(frame), of) for segment, seq, frame, of in rows]
+        names = {"pruned_origin": pruned_origin, "pruned_seq": pruned_seq} | (
+            {} if origin is None else {"origin": origin}
+        )
+        found: list[TailFrame] = []
+        number, seq, seen, wanted = -1, -1, 0, min(limit, CHUNKS_MIN)
+        while True:
+            page = {"after_number": number, "after_seq": seq, "limit": wanted}
+            rows = await self._fetch(statement, names | page)
+            for row in rows:
+                number, first, segment, frames, of, floor = row
+                # Counted on by frames: a prune that cuts this row meanwhile gives what is left of it a later number.
+                for seq, frame in unpack(first, bytes(frames)):
+                    if seq > floor:
+                        found.append(TailFrame(segment, seq, frame, of))
+            if len(rows) < wanted or len(found) >= limit:
+                return found[:limit]
+            # How many frames a row holds is seen only on reading: as many more as it would take of those seen so far.
+            seen += len(rows)
+            wanted = max(CHUNKS_MIN, (limit - len(found)) * seen // len(found))
 
 
 def _raw(operation_id: str) -> bytes | None:

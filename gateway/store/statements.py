@@ -4,15 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     BindParameter,
     Column,
     ColumnClause,
     Dialect,
     Select,
+    SmallInteger,
     String,
     Table,
     and_,
     bindparam,
+    case,
     column,
     delete,
     false,
@@ -21,6 +24,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    tuple_,
     update,
     values,
 )
@@ -118,6 +122,7 @@ TOMBSTONE_COLUMNS: Final = (
     tombstones.c.lost,
 )
 LOST_OPERATIONS: Final = Statement(select(*TOMBSTONE_COLUMNS).where(LOST))
+ANY_TOMBSTONE: Final = Statement(select(true()).where(tombstones.c.key_hash.is_not(None)).limit(1))
 TOMBSTONE_IDS: Final = Lookup(lambda names: select(tombstones.c.id).where(tombstones.c.id.in_(names)))
 TOMBSTONES: Final = Lookup(lambda names: select(*TOMBSTONE_COLUMNS).where(tombstones.c.key_hash.in_(names)))
 
@@ -167,10 +172,14 @@ DELETE_OBSERVATIONS: Final = Lookup(lambda names: delete(observations).where(obs
 INSERT_DEFINITION: Final = _insert(definitions)
 INSERT_TOMBSTONE: Final = _insert(tombstones)
 GIVE_UP: Final = Lookup(lambda names: update(tombstones).where(tombstones.c.id.in_(names)).values(lost=false()))
-INSERT_FRAME: Final = _insert(audit_tail)
-DELETE_FRAMES: Final = Statement(
-    delete(audit_tail).where(audit_tail.c.origin == bindparam("origin_"), audit_tail.c.seq <= bindparam("seq_"))
+INSERT_FRAMES: Final = _insert(audit_tail)
+_pruned: Final = and_(audit_tail.c.origin == bindparam("origin_"), audit_tail.c.seq <= bindparam("seq_"))
+DELETE_FRAMES: Final = Statement(delete(audit_tail).where(_pruned, audit_tail.c.last_seq <= bindparam("seq_")))
+CUT_FRAMES: Final = Statement(
+    select(audit_tail.c.seq, audit_tail.c.last_seq, audit_tail.c.segment, audit_tail.c.frames).where(_pruned)
 )
+"""Once `DELETE_FRAMES` is through: the row that holds both what was pruned and what was not, if one does."""
+DELETE_CUT: Final = Statement(delete(audit_tail).where(_pruned))
 INSERT_ORIGIN: Final = _insert(origins)
 UPSERT_META: Final = _upsert(meta)
 DELETE_META: Final = Lookup(lambda names: delete(meta).where(meta.c.name.in_(names)))
@@ -207,14 +216,25 @@ KEYS: Final = Statement(select(keys).order_by(keys.c.created_ms, keys.c.key_id))
 CREDENTIALS: Final = Statement(select(credentials).order_by(credentials.c.name))
 META: Final = Statement(select(meta.c.value).where(meta.c.name == bindparam("name")))
 _NEWEST_ORIGIN: Final = select(origins.c.origin).order_by(origins.c.number.desc()).limit(1).scalar_subquery()
+_floor: Final = case(
+    (
+        origins.c.origin == func.coalesce(bindparam("pruned_origin", type_=String), _NEWEST_ORIGIN),
+        bindparam("pruned_seq", type_=BigInteger),
+    ),
+    else_=-1,
+)
+"""Up to which number the frames of a row's log are pruned."""
 _tail: Final = (
-    select(audit_tail.c.segment, audit_tail.c.seq, audit_tail.c.frame, origins.c.origin)
+    select(audit_tail.c.origin, audit_tail.c.seq, audit_tail.c.segment, audit_tail.c.frames, origins.c.origin, _floor)
     .join_from(audit_tail, origins, audit_tail.c.origin == origins.c.number)
     .where(
-        or_(
-            audit_tail.c.seq > bindparam("pruned_seq"),
-            origins.c.origin != func.coalesce(bindparam("pruned_origin", type_=String), _NEWEST_ORIGIN),
-        )
+        tuple_(audit_tail.c.origin, audit_tail.c.seq)
+        > tuple_(
+            bindparam("after_number", type_=SmallInteger),
+            bindparam("after_seq", type_=BigInteger),
+            types=[SmallInteger(), BigInteger()],
+        ),
+        audit_tail.c.last_seq > _floor,
     )
     .order_by(audit_tail.c.origin, audit_tail.c.seq)
     .limit(bindparam("limit"))

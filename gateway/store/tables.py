@@ -183,7 +183,8 @@ audit_tail: Final = Table(
     "audit_tail",
     metadata,
     Column("origin", SmallInteger, primary_key=True, autoincrement=False),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False, comment="of the first frame in the row"),
+    Column("last_seq", BigInteger, nullable=False),
     Column("segment", BigInteger, nullable=False),
-    Column("frame", LargeBinary, nullable=False),
+    Column("frames", LargeBinary, nullable=False, comment="each after its length in four bytes"),
 )

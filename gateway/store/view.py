@@ -5,7 +5,7 @@ Rivals inside the same batch are found like those on disk, because every ruling 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from gateway.core.identity import Rivals, Tombstone
 from gateway.core.ids import format_id, parse_id
@@ -16,6 +16,11 @@ from gateway.store.sql import Link, Row
 
 _VERSION_AT = [column.name for column in OPERATION_COLUMNS].index("version")
 _STATE_AT = [column.name for column in OPERATION_COLUMNS].index("state")
+_DELIVERED_AT = [column.name for column in OPERATION_COLUMNS].index("delivered")
+
+
+RECENT_MAX: Final = 2048
+"""Operations to remember: those under way, and those just ended, of which a delivery will be told."""
 
 
 def tombstone_of(row: Row) -> Tombstone:
@@ -24,7 +29,10 @@ def tombstone_of(row: Row) -> Tombstone:
 
 
 class Known:
-    """One operation as the batch sees it. The row is decoded only if someone asks for the operation."""
+    """One operation as the batch sees it. The row is decoded only if someone asks for the operation.
+
+    After the commit it may serve the next batch, with its image for what is stored.
+    """
 
     __slots__ = (
         "_image",
@@ -44,7 +52,7 @@ class Known:
         self.id = operation_id
         self._row = row
         self._image = image
-        self.delivered = False
+        self.delivered = row is not None and bool(row[_DELIVERED_AT])
         self.touched = row is None
         """The image differs from what is stored."""
         self.stored_version: int | None = None
@@ -72,9 +80,17 @@ class Known:
         return self._image
 
     def become(self, image: Operation) -> None:
-        """Take a new image."""
+        """Take a new image. Its maker may not have heard of a delivery."""
+        self.delivered = self.delivered or (self._image is not None and self._image.delivered)
         self._image = image
         self.touched = True
+
+    def committed(self) -> None:
+        """What was newest is what is stored."""
+        if self.touched:
+            image = self._image = self.operation
+            self.stored_version, self.stored_state = image.version, str(image.state)
+            self.touched = False
 
 
 @dataclass(slots=True)
@@ -120,12 +136,48 @@ class Lost:
         self._stones = {names: stone for names, stone in self._stones.items() if stone.operation_id != operation_id}
 
 
+class Memory:
+    """What the writer knows of the tables without asking. True as long as nobody else writes to them."""
+
+    def __init__(self, link: Link) -> None:
+        self._recent: dict[bytes, Known] = {}
+        self.lost = Lost((tombstone_of(row), row[1]) for row in link.fetch(statements.LOST_OPERATIONS))
+        self.definitions: set[str] = set()
+        """Digests known to be stored; there is one per version of an action."""
+        self.tombstones = bool(link.fetch(statements.ANY_TOMBSTONE))
+        """Whether any tombstone bears a key: without retention there is none, and none is looked for."""
+
+    def recent(self, operation_id: bytes) -> Known | None:
+        """An operation of a batch not long ago, exactly as it is stored; whoever changes it commits or forgets."""
+        return self._recent.get(operation_id)
+
+    def remember(self, operations: Iterable[Known]) -> None:
+        """These were just committed; most are asked for again within moments, to be ended."""
+        recent = self._recent
+        for known in operations:
+            known.committed()
+            recent.pop(known.id, None)
+            recent[known.id] = known
+        while len(recent) > RECENT_MAX:
+            del recent[next(iter(recent))]
+
+    def forget(self, operation_ids: Iterable[bytes]) -> None:
+        """Nothing more is expected of these."""
+        for operation_id in operation_ids:
+            self._recent.pop(operation_id, None)
+
+    def forget_recent(self) -> None:
+        """A batch may have changed what it did not commit."""
+        self._recent.clear()
+
+
 class View:
     """Loaded once per batch, by one query per kind of want; kept true by the rulings."""
 
-    def __init__(self, link: Link, wants: Wants, lost: Lost) -> None:
+    def __init__(self, link: Link, wants: Wants, memory: Memory) -> None:
         self._link = link
-        self.lost = lost
+        self._memory = memory
+        self.lost = memory.lost.copy()
         self._known: dict[bytes, Known] = {}
         self._by_key: dict[tuple[bytes, str, str], Known | Tombstone] = {}
         self._by_fingerprint: dict[tuple[str, str], Known] = {}
@@ -135,14 +187,24 @@ class View:
         self._load(wants)
         self.revocable = {row[0] for row in link.look_up(statements.REVOCABLE_KEYS, wants.key_ids)}
         self.credentials = {row[0] for row in link.look_up(statements.CREDENTIAL_NAMES, wants.credentials)}
-        self.definitions = {row[0] for row in link.look_up(statements.DEFINITION_DIGESTS, wants.digests)}
+        self.definitions = {
+            row[0] for row in link.look_up(statements.DEFINITION_DIGESTS, wants.digests - memory.definitions)
+        }
+        self.definitions |= memory.definitions
 
     def _load(self, wants: Wants) -> None:
         link = self._link
-        self.adopt(link.look_up(statements.BY_IDS, wants.ids | wants.graves))
+        strangers = []
+        for operation_id in wants.ids | wants.graves:
+            recent = self._memory.recent(operation_id)
+            if recent is None:
+                strangers.append(operation_id)
+            else:
+                self._known[operation_id] = recent
+        self.adopt(link.look_up(statements.BY_IDS, strangers))
         for known in self.adopt(link.look_up(statements.BY_KEYS, wants.keys)):
             self._index_key(known)
-        for row in link.look_up(statements.TOMBSTONES, wants.keys):
+        for row in link.look_up(statements.TOMBSTONES, wants.keys if self._memory.tombstones else ()):
             self._by_key[bytes(row[0]), row[1], row[2]] = tombstone_of(row)
         for known in self.adopt(link.look_up(statements.LIVE_FINGERPRINTS, wants.fingerprints)):
             self._by_fingerprint[known.operation.caller, known.operation.fingerprint] = known
@@ -158,7 +220,8 @@ class View:
             operation_id = bytes(row[0])
             known = self._known.get(operation_id)
             if known is None:
-                known = self._known[operation_id] = Known(operation_id, row, None)
+                known = self._memory.recent(operation_id) or Known(operation_id, row, None)
+                self._known[operation_id] = known
             found.append(known)
         return found
 

@@ -17,12 +17,13 @@ from gateway.model.problem import BrokenInvariantError, ensure
 from gateway.store import points, statements
 from gateway.store.codec import encode, encode_image, outcome_of, short_hash
 from gateway.store.effects import Effects
+from gateway.store.frames import Chunk, behind, pack
 from gateway.store.items import HEAD, Attach, Item, Promise
 from gateway.store.points import Points
 from gateway.store.port import Cipher, Sealer, StoreUnknown, Unavailable
 from gateway.store.records import complete
 from gateway.store.sql import Link, Row
-from gateway.store.view import Known, Lost, View, Wants, tombstone_of
+from gateway.store.view import Known, Memory, View, Wants
 
 BATCH_MAX: Final = 256
 """Items per transaction: a larger one makes everybody in it wait longer than the sync it saves."""
@@ -62,9 +63,7 @@ class Writer:
         self._sealer: Sealer | None = None
         self._origins: dict[str, int] = {row[1]: row[0] for row in link.fetch(statements.ORIGINS)}
         self._counts = self._load_counts()
-        self._lost = Lost((tombstone_of(row), row[1]) for row in link.fetch(statements.LOST_OPERATIONS, {}))
-        self._definitions: set[str] = set()
-        """Digests known to be stored; there is one per version of an action."""
+        self._memory = Memory(link)
         self._touched = False
 
     @property
@@ -103,6 +102,7 @@ class Writer:
             return self._apply(items)
         except BaseException:
             self._sealer = before
+            self._memory.forget_recent()
             raise
 
     def _attach(self, items: Sequence[Item]) -> None:
@@ -129,10 +129,9 @@ class Writer:
             self._hit(points.WRITTEN)
             self._link.commit()
             self._counts = counts
-            self._lost = effects.lost or self._lost
+            self._remember(effects)
             if effects.close:
                 self._sealer = None
-            self._definitions.update(effects.definitions)
             self._hit(points.COMMITTED)
         replies = [
             refusals[at] if promise is None else promise(effects.receipts.get(at))
@@ -153,16 +152,23 @@ class Writer:
                 refusals[at] = Unavailable(no_room, audit=True)
             else:
                 item.needs(wants)
-        wants.digests -= self._definitions
-        view = View(self._link, wants, self._lost.copy())
-        view.definitions |= self._definitions
+        view = View(self._link, wants, self._memory)
         promises: list[Promise | None] = []
         for at, item in enumerate(items):
             effects.item = at
             promises.append(None if at in refusals else item.rule(view, effects))
-        self._definitions |= view.definitions
+        self._memory.definitions |= view.definitions
         effects.lost = view.lost
         return promises, refusals
+
+    def _remember(self, effects: Effects) -> None:
+        memory = self._memory
+        memory.lost = effects.lost or memory.lost
+        memory.definitions.update(effects.definitions)
+        memory.tombstones = memory.tombstones or bool(effects.tombstones or effects.retired)
+        memory.forget(effects.delivered)
+        memory.remember(effects.operations.values())
+        memory.forget(known.id for known in effects.retired)
 
     def _encode(self, effects: Effects) -> _Rows:
         """Whatever may fail over a single value fails here, before anything is sealed."""
@@ -275,13 +281,18 @@ class Writer:
                 self._link.write(statements.INSERT_ORIGIN, [(number, origin)])
                 # No need to wait for the commit: if it fails, this writer writes nothing more.
                 self._origins[origin] = number
-            self._link.write(
-                statements.INSERT_FRAME,
-                [(number, frame.seq, frame.segment, frame.data) for frame in effects.frames],
-            )
+            self._link.write(statements.INSERT_FRAMES, [(number, *chunk) for chunk in pack(effects.frames)])
         for named, seq in effects.pruned:
             number = max(self._origins.values(), default=0) if named is None else self._origins.get(named, 0)
-            self._link.run(statements.DELETE_FRAMES, {"origin_": number, "seq_": seq})
+            self._prune(number, seq)
+
+    def _prune(self, number: int, seq: int) -> None:
+        names = {"origin_": number, "seq_": seq}
+        self._link.run(statements.DELETE_FRAMES, names)
+        cut = self._link.fetch(statements.CUT_FRAMES, names)
+        if cut:
+            self._link.run(statements.DELETE_CUT, names)
+            self._link.write(statements.INSERT_FRAMES, [(number, *behind(Chunk(*row), seq)) for row in cut])
 
     def _counted(self, effects: Effects) -> dict[str, int]:
         counts = dict(self._counts)

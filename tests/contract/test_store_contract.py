@@ -16,7 +16,7 @@ from gateway.core.identity import Rivals, Ruling, Verdict
 from gateway.model.operation import Executed, Lease, Operation, State
 from gateway.model.principal import PrincipalKind
 from gateway.model.problem import BrokenInvariantError, Code
-from gateway.store import points
+from gateway.store import points, reading
 from gateway.store.cipher import CannotDecrypt, DataKeyCipher
 from gateway.store.inloop import InLoopStore, Medium
 from gateway.store.points import Crash
@@ -665,6 +665,55 @@ async def test_prune_forgets_exported_frames_with_the_next_transaction(store: An
     await store.note([record(None, "e4")])
     assert [frame.seq for frame in await store.tail(10)] == [3, 4, 5]
     assert [frame.seq for frame in await store.tail(2)] == [3, 4]
+
+
+async def test_prune_inside_the_frames_of_one_transaction_keeps_the_rest(place: Place, store: Any) -> None:
+    await store.note([record(None, f"e{at}") for at in range(1, 6)])
+    await store.prune(3)
+    await store.note([record(None, "e6")])
+    assert [frame.seq for frame in await store.tail(10)] == [4, 5, 6]
+    assert [body["ev"] for body in await bodies(store)] == ["e4", "e5", "e6"]
+    await store.close()
+    again = await place.open(attached=False)
+    assert [frame.seq for frame in await again.tail(10)] == [4, 5, 6, 7, 8]
+    await again.prune(4)
+    await again.note(())
+    assert [frame.seq for frame in await again.tail(2)] == [5, 6]
+    await again.prune(8)
+    await again.note(())
+    assert await again.tail(10) == []
+
+
+async def test_frames_are_told_once_though_a_prune_cuts_their_row_between_two_pages(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.note([record(None, f"e{at}") for at in range(1, 6)])
+    await store.note([record(None, "e6")])
+    await store.prune(2)
+    fetch, pages = store._fetch, []
+
+    async def cut_after_the_first(statement: Any, values: Any) -> Any:
+        rows = await fetch(statement, values)
+        pages.append(rows)
+        if len(pages) == 1:
+            await store.note(())
+        return rows
+
+    monkeypatch.setattr(reading, "CHUNKS_MIN", 1)
+    monkeypatch.setattr(store, "_fetch", cut_after_the_first)
+    assert [frame.seq for frame in await store.tail(10)] == [3, 4, 5, 6]
+    assert len(pages) > 1
+
+
+async def test_change_that_was_refused_before_it_was_written_is_forgotten(place: Place, store: Any) -> None:
+    of = operation()
+    await admit(store, of)
+    place.points.arm(points.RULED, RuntimeError("no"))
+    with pytest.raises(Unavailable):
+        await store.change(change(of, "first", fence=9))
+    assert (await store.change(change(of, "second", fence=1))).won
+    assert (await store.get(of.id)).fence == 1
+    assert [body["ev"] for body in await bodies(store)] == ["admitted", "second"]
 
 
 async def test_pruned_frames_are_not_shown_while_their_deletion_waits(store: Any) -> None:

@@ -14,9 +14,10 @@ def upgrade() -> None:
     op.create_table(
         "audit_tail",
         sa.Column("origin", sa.SmallInteger(), autoincrement=False, nullable=False),
-        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False, comment="of the first frame in the row"),
+        sa.Column("last_seq", sa.BigInteger(), nullable=False),
         sa.Column("segment", sa.BigInteger(), nullable=False),
-        sa.Column("frame", sa.LargeBinary(), nullable=False),
+        sa.Column("frames", sa.LargeBinary(), nullable=False, comment="each after its length in four bytes"),
         sa.PrimaryKeyConstraint("origin", "seq"),
     )
     op.create_table(
