@@ -25,6 +25,7 @@ from gateway.settings import LimitSettings, RecoverySettings, Settings
 from gateway.store.inloop import InLoopStore, Medium
 from gateway.store.points import COMMITTED, RULED
 from gateway.store.port import Unavailable
+from tests.unit.audit.logs import Journal
 from tests.unit.core.builders import BOOT0, TIMEOUT, UNSENT, answer
 from tests.unit.engine.keeping import CountedChance
 from tests.unit.store.kit import START_MS, attach, cipher
@@ -351,12 +352,17 @@ class Workshop:
         assert (self.dead, self.outside.unplanned) == ([], [])
 
 
-async def open_workshop(medium: Medium | None = None, clock: ElasticClock | None = None, **limits: Any) -> Workshop:
-    """A gateway's engine; on a medium that was used before nothing is taken over yet."""
+async def open_workshop(
+    medium: Medium | None = None, clock: ElasticClock | None = None, *, log: Journal | None = None, **limits: Any
+) -> Workshop:
+    """A gateway's engine; on a medium that was used before nothing is taken over yet. `log`: a real one, just begun."""
     medium, clock = medium or Medium(), clock or ElasticClock()
     points, outside, dead = Points(), Outside(clock), list[str]()
     store = InLoopStore(medium, cipher(), wall_ms=clock.wall_ms, points=points)
-    await attach(store)
+    if log is None:
+        await attach(store)
+    else:
+        await store.attach(log.sealer, log.frames)
     ports = Ports(
         store=store,
         transport=outside,
