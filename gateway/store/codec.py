@@ -95,6 +95,11 @@ _REMEMBERED: Final = 8192
 """Ids and names that are likely to be met again soon: those of the batches under way."""
 
 
+# As plain text: naming or hashing a member of an enum runs Python code each time.
+_OUTCOMES: Final = {str(state): Outcome.ERROR.value for state in FINAL} | {State.SUCCEEDED.value: Outcome.SUCCESS.value}
+_UNSENT: Final = frozenset({State.HELD.value, State.READY.value})
+_UNKNOWN: Final = Outcome.UNKNOWN.value
+
 raw_id: Final = lru_cache(maxsize=_REMEMBERED)(parse_id)
 """`parse_id`, remembered: a write asks for the same few ids again and again."""
 
@@ -107,13 +112,10 @@ def short_hash(*parts: str) -> bytes:
 
 def outcome_of(operation: Operation) -> str | None:
     """The outcome shown for it, as a column to list by. None: nothing was sent, nothing to claim."""
-    if operation.state is State.SUCCEEDED:
-        return Outcome.SUCCESS.value
-    if operation.state in FINAL:
-        return Outcome.ERROR.value
-    if operation.state in {State.HELD, State.READY} and not operation.ambiguous:
+    state = str(operation.state)
+    if state in _UNSENT and not operation.ambiguous:
         return None
-    return Outcome.UNKNOWN.value
+    return _OUTCOMES.get(state, _UNKNOWN)
 
 
 def encode_life(operation: Operation) -> bytes:

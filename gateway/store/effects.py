@@ -14,7 +14,7 @@ from gateway.store.view import Known, Lost
 
 def payload_context(operation_id: str, kind: PayloadKind) -> bytes:
     """Binds a payload's ciphertext to its row: moved to another one it cannot be read."""
-    return f"payload/{operation_id}/{kind.value}".encode()
+    return f"payload/{operation_id}/{kind}".encode()
 
 
 def observation_context(operation_id: str) -> bytes:

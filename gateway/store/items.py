@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
-from gateway.core.identity import Ruling, Tombstone, Verdict, decide
+from gateway.core.identity import Ruling, Tombstone, Verdict, decide, is_keyed
 from gateway.model.operation import FINAL, Operation, Receipt, State
 from gateway.model.problem import Code, ensure
 from gateway.store import statements
@@ -84,7 +84,7 @@ class Admit(_Base):
         wants.fingerprints.add(short_hash(operation.fingerprint))
         if operation.key is not None:
             wants.keys.add(short_hash(operation.key))
-        elif not self.admission.is_read:
+        if not is_keyed(operation) and not self.admission.is_read:
             wants.echoes.add(short_hash(operation.fingerprint))
         if operation.conflict_key is not None:
             wants.conflicts.add(short_hash(operation.conflict_key))

@@ -299,10 +299,10 @@ class Writer:
         for known in effects.operations.values():
             if known.stored_state is not None:
                 counts[known.stored_state] -= 1
-            state = known.operation.state.value
+            state = str(known.operation.state)
             counts[state] = counts.get(state, 0) + 1
         for known in effects.retired:
-            counts[known.operation.state.value] -= 1
+            counts[str(known.operation.state)] -= 1
         return counts
 
     def _load_counts(self) -> dict[str, int]:
