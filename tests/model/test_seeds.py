@@ -15,7 +15,7 @@ SOAK_CHUNKS = 100
 SOAK_SEEDS_PER_CHUNK = 10_000
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_seed_shows_a_violation_and_every_cell_is_reached(chunk: int) -> None:
     first = chunk * SEEDS_PER_CHUNK
