@@ -86,6 +86,22 @@ def test_a_probable_repeat_is_refused_with_the_earlier_document(caller: Program)
     assert f"gateway operations show {first['operation_id']}" in said.err
 
 
+def test_the_same_call_again_without_a_key_is_a_probable_repeat_and_with_a_new_key_is_meant(
+    caller: Program, hall: Hall
+) -> None:
+    before = hall.sent
+    first = caller.json(*wanted("once-more"))
+    again = caller(*wanted("once-more"))
+    meant = caller.json(*wanted("once-more", "--key", "k-once-more"))
+
+    assert first["key"].startswith("minted-")
+    assert again.code == 6
+    assert "[probable_repeat]" in again.err
+    assert first["operation_id"] in again.out
+    assert meant["outcome"] == "success"
+    assert hall.sent == before + 2
+
+
 def test_unreachable_is_5_and_nothing_left(caller: Program, hall: Hall) -> None:
     before = hall.sent
     for arguments in (wanted("nobody"), ("operations", "list"), ("actions", "list"), ("runs", "show", "r")):
