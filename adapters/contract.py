@@ -154,6 +154,8 @@ class Observation:
     """Protocol version and certificate fingerprint of the peer."""
     contradictions: tuple[str, ...] = ()
     """Things that cannot both be true, for example a 2xx before the request was fully written."""
+    untrusted: bool = False
+    """The other side did not prove who it is, so nothing was sent. No other attempt can mend that: people must look."""
 
     def header(self, name: str) -> str | None:
         """First value of a response header, by case-insensitive name."""

@@ -4,7 +4,7 @@ from gateway.core.doubt import give_up, look_ahead, resend_due, wake
 from gateway.core.draft import Draft, observed_fields, sentence, undone_basis
 from gateway.core.events import Begin, HeadSeen, Observed
 from gateway.core.judge import Judgement, Reading, judge
-from gateway.core.late import late
+from gateway.core.late import fail_there, late
 from gateway.core.repeat import Permission, may_repeat
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
@@ -28,6 +28,7 @@ _FINDINGS = {
     Reading.REFUSED_BEFORE_WORK: Finding.ABSENT,
     Reading.SUCCESS: Finding.EXECUTED_OK,
     Reading.REJECTED: Finding.ABSENT,
+    Reading.FAILED: Finding.EXECUTED_FAILED,
     Reading.ACCEPTED: Finding.IN_PROGRESS,
     Reading.DOUBT: Finding.INCONCLUSIVE,
 }
@@ -144,12 +145,13 @@ def observed(draft: Draft, event: Observed) -> None:
     )
     if draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN:
         draft.change(lease=None)
-        _in_time(draft, event.attempt, judgement)
+        _in_time(draft, event, judgement)
     else:
         late(draft, attempt, judgement)
 
 
-def _in_time(draft: Draft, number: int, judgement: Judgement) -> None:
+def _in_time(draft: Draft, event: Observed, judgement: Judgement) -> None:
+    number = event.attempt
     match judgement.reading:
         case Reading.UNSENT | Reading.REFUSED_BEFORE_WORK:
             _drop_handle(draft, number)
@@ -158,6 +160,10 @@ def _in_time(draft: Draft, number: int, judgement: Judgement) -> None:
             draft.succeed("answer", "answer")
         case Reading.REJECTED:
             _rejected(draft, number, judgement)
+            if event.observation.untrusted:
+                draft.alert("untrusted")
+        case Reading.FAILED:
+            fail_there(draft, "failed", judgement)
         case Reading.ACCEPTED:
             draft.set_attempt(number, standing=Standing.DOUBT)
             draft.change(handle=_handle(draft.operation, judgement, number))

@@ -195,6 +195,8 @@ def _attested(operation: Operation) -> str:
 
 
 def _failed_read(operation: Operation) -> str:
+    if operation.basis == "answer" and operation.executed is Executed.YES:
+        return "The read was carried out and failed there; nothing was changed by it. Read its error."
     if operation.basis == "answer":
         return (
             "The service refused the read; nothing was changed by it. Read its error and correct the request before you"

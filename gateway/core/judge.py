@@ -34,6 +34,8 @@ class Reading(StrEnum):
     REFUSED_BEFORE_WORK = "refused_before_work"
     SUCCESS = "success"
     REJECTED = "rejected"
+    FAILED = "failed"
+    """Carried out, and failed."""
     ACCEPTED = "accepted"
     DOUBT = "doubt"
 
@@ -74,7 +76,9 @@ def judge(
     if observation.nothing_left:
         if observation.bytes_written:
             return Judgement(Reading.DOUBT, "nothing is said to have left, yet bytes were written", observation.status)
-        return Judgement(Reading.UNSENT, observation.summary)
+        # Whoever cannot prove to be the declared service is not asked again: that is for people.
+        final = observation.untrusted and _setting(action, operation, number).alone
+        return Judgement(Reading.REJECTED if final else Reading.UNSENT, observation.summary)
     setting = _setting(action, operation, number)
     if not observation.answered:
         return _unanswered(observation, setting)
@@ -142,7 +146,16 @@ def _declared(action: Action, operation: Operation, observation: Observation, re
         return _accepted(action, operation, answer)
     if _succeeded(action, answer, read.variables):
         return Judgement(Reading.SUCCESS, "the service's own answer", status)
+    if read.hits(action.failed):
+        return _failed(status, read.setting)
     return None
+
+
+def _failed(status: int | None, setting: _Setting) -> Judgement:
+    if not setting.alone:
+        # It speaks of this attempt only; another one may have run as well.
+        return Judgement(Reading.DOUBT, f"it failed with {status}; another attempt may have run too", status)
+    return Judgement(Reading.FAILED, f"it was carried out and failed with {status}", status)
 
 
 def _refusal(action: Action, read: _Read) -> Judgement | None:

@@ -1,9 +1,9 @@
 """What an answer means that arrives after its lease was lost or its operation moved on: appended, then judged."""
 
 from gateway.core.doubt import cleared, wake
-from gateway.core.draft import Draft
+from gateway.core.draft import Draft, sentence
 from gateway.core.judge import Judgement, Reading
-from gateway.model.operation import Attempt, Handle, Operation, Standing, State
+from gateway.model.operation import Attempt, Executed, Failure, Handle, Operation, Standing, State
 
 _NOT_DONE = {
     Reading.UNSENT: Standing.UNSENT,
@@ -24,12 +24,24 @@ def late(draft: Draft, before: Attempt, judgement: Judgement) -> None:
         draft.succeed("late", "answer")
         if before.standing is Standing.ABSENT:
             draft.contradict()
+    elif judgement.reading is Reading.FAILED:
+        # Judged so only where no other attempt may have run.
+        fail_there(draft, "late", judgement)
+        if before.standing is Standing.ABSENT:
+            draft.contradict()
     elif _followed_here(operation, before.number) and judgement.reading in _NOT_DONE:
         # Its head named the handle that is being followed: head and body cannot both be right.
         draft.contradict()
         draft.move("late", operation.state)
     else:
         _keep(draft, before, judgement)
+
+
+def fail_there(draft: Draft, event: str, judgement: Judgement) -> None:
+    """The answer says that it was carried out and failed."""
+    draft.settle_attempts(Standing.SETTLED)
+    failure = Failure("failed_there", sentence(judgement.reason), judgement.status)
+    draft.fail(event, "answer", Executed.YES, failure)
 
 
 def _followed_here(operation: Operation, number: int) -> bool:
@@ -58,7 +70,10 @@ def _keep(draft: Draft, before: Attempt, judgement: Judgement) -> None:
 def _contradicts_end(operation: Operation, number: int, judgement: Judgement) -> bool:
     if operation.state is not State.SUCCEEDED:
         took_it = judgement.reading is Reading.ACCEPTED or judgement.in_progress
-        return judgement.reading is Reading.SUCCESS or took_it
+        undone = judgement.reading is Reading.FAILED and operation.executed is Executed.NO
+        return judgement.reading is Reading.SUCCESS or took_it or undone
+    if judgement.reading is Reading.FAILED:
+        return True
     others = [item for item in operation.sends if item.number != number]
     # A success needs somebody to have sent it: here the only attempt turns out to have done nothing.
     return not others and judgement.reading in _NOT_DONE

@@ -49,6 +49,7 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_arrows("ready", "repeat_refused", "failed", "not ambiguous, and no attempt is left"),
     *_arrows("sending", "answer", "succeeded", "a whole answer that meets the success rule"),
     *_arrows("sending", "refused", "failed", "a definite refusal, and not ambiguous before this attempt"),
+    *_arrows("sending", "failed", "failed", "a whole answer that says: carried out, and failed"),
     *_arrows("sending", "accepted", "accepted", "a handle on the service's own origin"),
     *_arrows("sending", "nothing_left", "ready", "no request byte left, and repeat.py agrees"),
     *_arrows("sending", "nothing_left", "failed", "no request byte left, and no attempt is left"),
@@ -85,7 +86,8 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_loops("ready sending accepted in_doubt unresolved", "late", "an answer of an earlier attempt is kept"),
     *_arrows("ready sending accepted", "late", "succeeded", "an answer of an earlier attempt proves it"),
     *_arrows("in_doubt unresolved", "late", "succeeded", "an answer of an earlier attempt proves it"),
-    *_arrows("unresolved", "late", "failed", "an answer of an earlier attempt clears the last doubt"),
+    *_arrows("unresolved", "late", "failed", "an answer of an earlier attempt clears the last doubt, or says: failed"),
+    *_arrows("ready accepted in_doubt", "late", "failed", "an answer of an earlier attempt says: it failed"),
     *_loops("succeeded failed cancelled", "late", "appended, and an alarm if it contradicts"),
 )
 

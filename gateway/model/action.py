@@ -49,9 +49,47 @@ class IdFormat(StrEnum):
     HEX = "hex"
 
 
+class Marker(StrEnum):
+    """Who keeps the record of a command on its host."""
+
+    RUNNER = "runner"
+    """The runner: each attempt runs at most once, can be asked for, and can be fenced."""
+    COMMAND = "command"
+    """The command itself, and a status command of its own tells of it."""
+    NONE = "none"
+    """Nobody: a lost answer stays unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """How a host is reached and believed. Public keys as OpenSSH writes them: `ssh-ed25519 AAAA…`."""
+
+    name: str
+    address: str
+    user: str
+    port: int
+    credential: str
+    store: str
+    """Absolute path of the runner's store on the host."""
+    store_id: str
+    """The identity of that store, from its making: another store answers for another host."""
+    host_keys: tuple[str, ...] = ()
+    host_authorities: tuple[str, ...] = ()
+    revoked_keys: tuple[str, ...] = ()
+    allow_private: bool = False
+    jump: "Host | None" = None
+    """The host to go through."""
+
+    @property
+    def origin(self) -> str:
+        """Where its credential may go."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"ssh://{address.lower()}" if self.port == 22 else f"ssh://{address.lower()}:{self.port}"
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A declared HTTP service: the only place a request's scheme and host come from."""
+    """A declared service or host: the only place from which a request's scheme and host come."""
 
     name: str
     base_url: str
@@ -61,11 +99,13 @@ class Service:
     ca_file: str | None = None
     proxy: str | None = None
     reuse: bool = False
+    host: Host | None = None
+    """Set where commands are run over SSH instead of requests sent over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:
-    """A request with placeholders `{name}`; rendered by `core.template`."""
+    """A request with placeholders `{name}`; rendered by `core.template`, a command by `core.command`."""
 
     method: str
     path: str
@@ -74,7 +114,9 @@ class RequestTemplate:
     body: Any = None
     """JSON value with placeholders in its strings, or None for no body."""
     opaque: tuple[str, ...] = ()
-    """Path placeholders whose value may hold `/`, `\\` and `%`, which then travel percent-encoded in one segment."""
+    """Path placeholders whose value may hold `/`, `\\` and `%`, which then travel percent-encoded in one segment.
+
+    In a command: placeholders whose value may begin with a dash, because its schema says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +293,8 @@ class Action:
     rejected_any: tuple[Predicate, ...] = ()
     """Definite refusals on any attempt that follows no ambiguous one."""
     refused_before_work: tuple[Predicate, ...] = ()
+    failed: tuple[Predicate, ...] = ()
+    """Answers that mean: it was carried out, and it failed."""
     exists: tuple[Predicate, ...] = ()
     in_flight: tuple[Predicate, ...] = ()
     rate_limit: RateLimit | None = None
@@ -268,6 +312,10 @@ class Action:
     output: Output = field(default_factory=Output)
     unknown_accepted: str | None = None
     """The owner's reason for living without any way to settle an unknown outcome."""
+    marker: Marker | None = None
+    """Of a command."""
+    lock: str | None = None
+    """Of a command: a name under which only one runs on its host at a time."""
 
     @property
     def is_read(self) -> bool:

@@ -124,6 +124,8 @@ def _watched_by_handle() -> Story:
 
 ON_ABSENCE: dict[str, Any] = {"reconcile": SETTLE, "resend": Resend.ON_ABSENCE}
 BUSY = statuses(429)
+BROKE: dict[str, Any] = {"failed": statuses(590)}
+"""An answer that says: carried out, and failed."""
 
 STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
     ("ready", "begin", "sending"): lambda: plain().tell(BEGIN),
@@ -140,6 +142,7 @@ STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
     ("ready", "repeat_refused", "failed"): lambda: plain().send(UNSENT).tell(BEGIN, after=MANY),
     ("sending", "answer", "succeeded"): lambda: plain().send(answer(201)),
     ("sending", "refused", "failed"): lambda: plain().send(answer(403)),
+    ("sending", "failed", "failed"): lambda: Story(action(**BROKE)).send(answer(590)),
     ("sending", "accepted", "accepted"): accepted,
     ("sending", "nothing_left", "ready"): lambda: plain().send(UNSENT),
     ("sending", "nothing_left", "failed"): lambda: Story(action(attempts_max=1)).send(UNSENT),
@@ -203,6 +206,13 @@ STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
     ("accepted", "late", "accepted"): lambda: accepted_while_first_is_lost().observe(TIMEOUT, attempt=1),
     ("in_doubt", "late", "in_doubt"): lambda: lost_lease(looked_up()).observe(TIMEOUT),
     ("unresolved", "late", "unresolved"): lambda: lost_lease(plain()).observe(TIMEOUT),
+    ("ready", "late", "failed"): lambda: lost_lease(Story(action(**SAME_KEY, **BROKE))).observe(answer(590)),
+    ("accepted", "late", "failed"): lambda: (
+        lost_lease(Story(action(accepted=ACCEPTED, reconcile=LOOK_UP, **BROKE)))
+        .tell(HeadSeen(1, HANDLE, None), Followed())
+        .observe(answer(590))
+    ),
+    ("in_doubt", "late", "failed"): lambda: lost_lease(Story(action(reconcile=LOOK_UP, **BROKE))).observe(answer(590)),
     ("ready", "late", "succeeded"): lambda: repeating().observe(answer(201)),
     ("sending", "late", "succeeded"): lambda: repeating().tell(BEGIN).observe(answer(201), attempt=1),
     ("accepted", "late", "succeeded"): lambda: accepted_while_first_is_lost().observe(answer(201), attempt=1),

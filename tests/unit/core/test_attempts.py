@@ -47,6 +47,13 @@ def test_a_begin_takes_a_lease_a_fence_and_the_absolute_deadline() -> None:
     ]
 
 
+def test_people_hear_of_a_stranger_in_the_services_place_and_it_is_not_asked_again() -> None:
+    story = plain().send(replace(UNSENT, untrusted=True))
+
+    assert story.alerts == ["untrusted"]
+    assert story.state is State.FAILED
+
+
 def test_each_attempt_names_the_rule_that_allowed_it_and_raises_the_fence() -> None:
     story = same_key().in_doubt().look(Finding.ABSENT).tell(BEGIN, after=1)
 
@@ -70,7 +77,9 @@ def test_looks_made_before_an_attempt_say_nothing_about_it() -> None:
     [
         ({}, answer(201), ("succeeded", "yes", "answer")),
         ({}, answer(403), ("failed", "no", "answer")),
+        ({"failed": statuses(590)}, answer(590), ("failed", "yes", "answer")),
         ({}, UNSENT, ("ready", "no", None)),
+        ({}, replace(UNSENT, untrusted=True), ("failed", "no", "answer")),
         ({"attempts_max": 1}, UNSENT, ("failed", "no", "unsent")),
         ({"refused_before_work": BUSY}, LIMITED, ("failed", "no", "answer")),
         ({"refused_before_work": BUSY, **ON_ABSENCE}, LIMITED, ("ready", "no", None)),

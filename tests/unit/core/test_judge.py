@@ -117,11 +117,31 @@ SHORT = {"body_complete": False, "summary": "the answer's body was cut or malfor
         ("408 with a contradiction", answer(408, request_complete=False, contradictions=("junk",)), PERHAPS),
         ("204 without a body", answer(204, framing=Framing.EMPTY), OK),
         ("long body, cut by our own bound", answer(200, b"{", body_cut=True), OK),
+        ("nobody there who proved to be the service", replace(UNSENT, untrusted=True), NO),
         ("switching protocols", seen(status=101, contradictions=("switched",)), PERHAPS),
     ],
 )
 def test_what_an_attempt_showed(name: str, shown: Observation, wanted: Reading) -> None:
     assert reading(action(), shown) is wanted, name
+
+
+@pytest.mark.parametrize(
+    ("situation", "status", "wanted"),
+    [
+        ("first", 590, Reading.FAILED),
+        ("first", 201, OK),
+        ("first", 591, PERHAPS),
+        ("after_unsent", 590, Reading.FAILED),
+        ("after_absent", 590, Reading.FAILED),
+        ("after_ambiguous", 590, PERHAPS),
+    ],
+)
+def test_carried_out_and_failed_speaks_of_its_own_attempt_only(situation: str, status: int, wanted: Reading) -> None:
+    assert reading(action(failed=statuses(201, 590)), answer(status), situation) is wanted
+
+
+def test_a_stranger_in_the_services_place_settles_nothing_of_an_earlier_attempt() -> None:
+    assert reading(action(), replace(UNSENT, untrusted=True), "after_ambiguous") is Reading.UNSENT
 
 
 def test_408_to_an_unfinished_message_proves_nothing_about_an_earlier_attempt() -> None:

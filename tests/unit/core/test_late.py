@@ -24,7 +24,6 @@ from tests.unit.core.stories import (
     ATTEST_SUCCESS,
     HANDLE,
     followed,
-    looked_up,
     lost_lease,
     plain,
     repeating,
@@ -40,13 +39,16 @@ ACCEPTED_ANSWER = answer(202, b"", ("Location", HANDLE))
         (answer(201), ("succeeded", "yes", "answer")),
         (answer(403), ("failed", "no", "answer")),
         (answer(500), ("in_doubt", "no", None)),
+        (answer(590), ("failed", "yes", "answer")),
         (TIMEOUT, ("in_doubt", "no", None)),
         # Nothing of it left, so the first attempt may be made after all.
         (UNSENT, ("ready", "no", None)),
     ],
 )
 def test_while_in_doubt(shown: Observation, ending: tuple[str, str, str | None]) -> None:
-    assert lost_lease(looked_up()).observe(shown).ending == ending
+    story = lost_lease(Story(action(reconcile=LOOK_UP, failed=statuses(590)))).observe(shown)
+
+    assert story.ending == ending
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,8 @@ END: list[tuple[str, Attested, Observation, bool]] = [
     ("attested success", ATTEST_SUCCESS, TIMEOUT, False),
     ("attested success", ATTEST_SUCCESS, UNSENT, True),
     ("attested success", ATTEST_SUCCESS, answer(403), True),
+    ("attested error", ATTEST_ERROR, answer(590), True),
+    ("attested success", ATTEST_SUCCESS, answer(590), True),
 ]
 
 
@@ -136,7 +140,7 @@ END: list[tuple[str, Attested, Observation, bool]] = [
 def test_after_the_end_the_state_stays_and_a_contradiction_alarms(
     name: str, event: Attested, shown: Observation, contradicted: bool
 ) -> None:
-    story = lost_lease(Story(action(accepted=ACCEPTED, in_flight=statuses(409)))).tell(event)
+    story = lost_lease(Story(action(accepted=ACCEPTED, in_flight=statuses(409), failed=statuses(590)))).tell(event)
     ending = story.ending
 
     story.observe(shown)
