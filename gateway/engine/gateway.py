@@ -255,11 +255,13 @@ class Gateway:
             while True:
                 await subscription.ready.wait()
                 subscription.ready.clear()
-                if subscription.lagged:
-                    subscription.lagged = False
-                    yield Notice(0, "lagged", None, {})
-                while subscription.queue:
-                    yield subscription.queue.popleft()
+                while subscription.lagged or subscription.queue:
+                    if subscription.lagged:
+                        # Before what came after the gap, also where the gap came between two steps of the reader.
+                        subscription.lagged = False
+                        yield Notice(0, "lagged", None, {})
+                    else:
+                        yield subscription.queue.popleft()
 
     async def _view(self, operation: Operation) -> View:
         live = self._recovery.find(operation.id)
