@@ -103,6 +103,12 @@ def spellings(text: str) -> tuple[Address, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
+def written(text: str) -> tuple[str, ...]:
+    """The same as texts, in the one form that `ipaddress` writes."""
+    return tuple(map(str, spellings(text)))
+
+
+@functools.lru_cache(maxsize=4096)
 def refusal(text: str, *, allow_private: bool) -> str | None:
     """Why this address must not be dialled, as the last words of a sentence; None when it may be."""
     found = spellings(text)

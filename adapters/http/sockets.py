@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from aiohttp.connector import AddrInfoType
 
-from adapters.http.addresses import refusal, spellings
+from adapters.http.addresses import refusal, written
 from adapters.http.refusals import AddressRefused
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class SocketFactory:
         kind = refusal(host, allow_private=self._allow_private())
         if kind is not None:
             return f"the target's address is {kind}, which is not allowed for this service"
-        if any(self._denied(str(address), port) for address in spellings(host)):
+        if any(self._denied(address, port) for address in written(host)):
             return "the target is a listener of this gateway itself"
         return None
 

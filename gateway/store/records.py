@@ -31,7 +31,7 @@ class Draft:
 
 def draft(record: Record) -> Draft:
     """Encode one record. Raises RecordTooLarge, TypeError if it is not JSON, BrokenInvariantError for a taken name."""
-    ensure(not (ADDED & record.body.keys()), "a record's body leaves the writer's names alone")
+    ensure(ADDED.isdisjoint(record.body), "a record's body leaves the writer's names alone")
     body = orjson.dumps(record.body)
     if len(body) + len(record.event) > BODY_BYTES_MAX:
         raise RecordTooLarge(f"a record of {len(body)} bytes; at most {BODY_BYTES_MAX} fit")
@@ -40,7 +40,7 @@ def draft(record: Record) -> Draft:
 
 def drafts(records: Iterable[Record]) -> tuple[Draft, ...]:
     """Encode records in order."""
-    return tuple(draft(record) for record in records)
+    return tuple([draft(record) for record in records])
 
 
 def complete(what: Draft, op_n: int | None, op_prev: bytes | None) -> bytes:
