@@ -14,7 +14,6 @@ TESTED_THROUGH_OTHERS: dict[str, str] = {
     "adapters/http/selftest.py": "it is a test itself, run whenever an adapter starts",
     "adapters/http/tls.py": "through the fault table's half over TLS",
     "fixtures/": "as processes, through their sockets: a witness is judged by what it does on the wire",
-    "gateway/engine/": "whole, in tests/model under the simulator and in tests/scenario on real processes",
     "gateway/store/migrations/env.py": "alembic runs it whenever a store is opened",
     "gateway/store/readers.py": "through the exam every store takes, in tests/contract",
     "gateway/store/turns.py": "through the exam every store takes, in tests/contract",
