@@ -51,7 +51,8 @@ class Hub:
 
     def __init__(self) -> None:
         """Nobody listens yet."""
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[str, dict[asyncio.Event, None]] = {}
+        """Who waits for which operation, in the order in which they came: a set would wake them in any."""
         self._subscriptions: set[Subscription] = set()
         self._number = 0
         self.closed = False
@@ -90,12 +91,12 @@ class Hub:
     def watch(self, operation_id: str) -> Iterator[asyncio.Event]:
         """An event that is set at every change of the operation while the block runs."""
         event = asyncio.Event()
-        waiting = self._waiting.setdefault(operation_id, set())
-        waiting.add(event)
+        waiting = self._waiting.setdefault(operation_id, {})
+        waiting[event] = None
         try:
             yield event
         finally:
-            waiting.discard(event)
+            waiting.pop(event, None)
             if not waiting:
                 self._waiting.pop(operation_id, None)
 
