@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from adapters.contract import Secret
+from gateway.core.privatekey import NoKey, split_key, telling_parts
 from gateway.core.redact import SHORT_BYTES
 from gateway.core.template import origin_of
 from gateway.model.problem import Code, FieldError, Problem
@@ -38,6 +39,8 @@ class CredentialKind(StrEnum):
     """`Authorization: Basic …` of `user:password` (RFC 7617, UTF-8)."""
     QUERY = "query"
     """`?NAME=VALUE`. Lands in the logs of every proxy on its way: the last choice."""
+    SSH_KEY = "ssh_key"
+    """A private key, and below it perhaps a certificate: it signs the login at a host and never travels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Credential:
     origin: str
     """`scheme://host[:port]`, lower case."""
     carrier: str
-    """Header or parameter that carries the value."""
+    """Header or parameter that carries the value; empty for a key."""
     value: str = field(repr=False)
 
     def secret(self) -> Secret:
@@ -63,6 +66,9 @@ class Credential:
 
     def parts(self) -> Iterator[bytes]:
         """Every value that gives the credential away: what was set, what goes over the wire, and telling pieces."""
+        if self.kind is CredentialKind.SSH_KEY:
+            yield from telling_parts(self.value)
+            return
         yield self.value.encode()
         if self.kind is CredentialKind.BASIC:
             user, _, password = self.value.partition(":")
@@ -83,8 +89,12 @@ def check(name: str, kind: str, value: str | bytes, *, origin: str, header_name:
     try:
         form = CredentialKind(kind)
     except ValueError:
-        raise _refuse("kind", "There is no such kind.", "Use bearer, header, basic or query.") from None
-    return Credential(name, form, _origin(origin), _carrier(form, header_name), _value(form, value))
+        raise _refuse("kind", "There is no such kind.", "Use bearer, header, basic, query or ssh_key.") from None
+    bound = _origin(origin)
+    if bound.startswith("ssh://") is not (form is CredentialKind.SSH_KEY):
+        hint = "An ssh_key goes to ssh://host[:port], every other kind to http or https."
+        raise _refuse("kind", "This kind does not go to that origin.", hint)
+    return Credential(name, form, bound, _carrier(form, header_name), _value(form, value))
 
 
 def _origin(text: str) -> str:
@@ -92,7 +102,7 @@ def _origin(text: str) -> str:
         origin = origin_of(text)
     except ValueError:
         origin = ""
-    if not origin or text.removesuffix("/").lower() not in {origin, f"{origin}:80", f"{origin}:443"}:
+    if not origin or text.removesuffix("/").lower() not in {origin, f"{origin}:80", f"{origin}:443", f"{origin}:22"}:
         raise _refuse(
             "origin", "This is not an origin.", "Give scheme, host and perhaps a port: https://api.example.com"
         )
@@ -100,6 +110,10 @@ def _origin(text: str) -> str:
 
 
 def _carrier(kind: CredentialKind, header_name: str | None) -> str:
+    if kind is CredentialKind.SSH_KEY:
+        if header_name is not None:
+            raise _refuse("header_name", "A key travels in no header.", "Leave it out.")
+        return ""
     if kind in {CredentialKind.BEARER, CredentialKind.BASIC}:
         if header_name is not None and header_name.lower() != "authorization":
             raise _refuse(
@@ -122,6 +136,8 @@ def _value(kind: CredentialKind, given: str | bytes) -> str:
         raise _refuse(
             "value", "The value is not UTF-8 text.", "Give the value as text, not as a file of bytes."
         ) from None
+    if kind is CredentialKind.SSH_KEY:
+        return _private_key(value)
     value = value.removesuffix("\n").removesuffix("\r")
     if _CONTROL.search(value):
         raise _refuse("value", "The value holds control characters.", "Give one line; a final line end is taken off.")
@@ -140,6 +156,16 @@ def _value(kind: CredentialKind, given: str | bytes) -> str:
             "Give the bare token, without `Bearer` before it.",
         )
     return value
+
+
+def _private_key(text: str) -> str:
+    if len(text.encode(errors="replace")) > VALUE_BYTES_MAX:
+        raise _refuse("value", "The value is too long.", f"Give at most {VALUE_BYTES_MAX} bytes.")
+    try:
+        key, certificate = split_key(text)
+    except NoKey as unfit:
+        raise _refuse("value", unfit.detail, unfit.hint) from None
+    return f"{key}{certificate}\n" if certificate else key
 
 
 def _pair(value: str) -> str:

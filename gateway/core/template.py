@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import orjson
 
+from gateway.core.command import render_command
 from gateway.core.ids import outward
 from gateway.core.placeholders import ABSENT, Name, as_text, names_in, parts, refuse, render_text, render_value
 from gateway.core.strictjson import Json, canonical
@@ -28,6 +29,7 @@ HEADERS_RESERVED: Final = frozenset(
 
 METHODS_WITHOUT_BODY: Final = frozenset({"GET", "HEAD"})
 
+_PORTS = {"http": 80, "https": 443, "ssh": 22}
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SEPARATORS = re.compile(r"[/\\]")
@@ -60,6 +62,9 @@ def render_request(
     Raises `Problem` before anything can be sent: `invalid_input` with a pointer to the argument that does not fit,
     `target_refused` if the result would leave the shape that the template declares.
     """
+    if base_url.startswith("ssh://"):
+        # A host is told a verb and words; where they go stands in its definition alone.
+        return Rendered(template.method, base_url, (), render_command(template, variables))
     place = BindPlace.NONE if bind is None else bind.place
     slot = None if bind is None else (bind, outward(variables["operation_id"], bind.format))
     body = _body(template, variables, slot if place is BindPlace.BODY else None)
@@ -79,13 +84,18 @@ def render_request(
 
 
 def origin_of(url: str) -> str:
-    """`scheme://host[:port]` in lower case, without a port that is the scheme's own. Raises `ValueError`."""
+    """`scheme://host[:port]` in lower case, without a port that is the scheme's own. Raises `ValueError`.
+
+    Only `ssh://` addresses name a user, who is no part of the origin.
+    """
     pieces = urlsplit(url)
     host, port = pieces.hostname, pieces.port
-    if pieces.scheme not in {"http", "https"} or not host or "@" in pieces.netloc:
-        raise ValueError("not an http or https URL of a host")
+    if pieces.scheme not in _PORTS or not host or (pieces.scheme != "ssh" and "@" in pieces.netloc):
+        raise ValueError("not an http, https or ssh URL of a host")
+    if pieces.password is not None:
+        raise ValueError("an address with a password")
     shown = f"[{host}]" if ":" in host else host
-    if port is None or port == {"http": 80, "https": 443}[pieces.scheme]:
+    if port is None or port == _PORTS[pieces.scheme]:
         return f"{pieces.scheme}://{shown}"
     return f"{pieces.scheme}://{shown}:{port}"
 

@@ -134,7 +134,7 @@ def revoke(
 def set_credential(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name that the catalog uses.")],
     *,
-    kind: Annotated[str, typer.Option(help="bearer, header, basic (user:password) or query.")] = "bearer",
+    kind: Annotated[str, typer.Option(help="bearer, header, basic (user:password), query or ssh_key.")] = "bearer",
     header_name: Annotated[str | None, typer.Option(help="Header or query parameter, for these two kinds.")] = None,
     origin: Annotated[
         str | None, typer.Option(help="scheme://host[:port]; default: where the catalog uses it.")

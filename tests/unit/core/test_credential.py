@@ -3,6 +3,7 @@
 import base64
 from typing import Any
 
+import asyncssh
 import pytest
 
 from adapters.contract import Secret
@@ -109,6 +110,38 @@ def test_a_name_is_plain(name: str) -> None:
     with pytest.raises(Problem) as refused:
         check(name, "bearer", "token", origin=ORIGIN)
     assert refused.value.errors[0].pointer == "/name"
+
+
+KEY = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
+SSH = "ssh://web-1.example.com"
+
+
+def test_a_key_is_bound_to_a_host_and_travels_in_nothing() -> None:
+    key = made("ssh_key", KEY, origin=f"{SSH}:22")
+
+    assert key.origin == SSH
+    assert key.secret() == Secret("ssh_key", "", KEY)
+    assert KEY.splitlines()[2].encode() in set(key.parts())
+    assert KEY.splitlines()[2] not in repr(key)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "name", "origin", "pointer"),
+    [
+        ("ssh_key", KEY, None, ORIGIN, "/kind"),
+        ("bearer", "token", None, SSH, "/kind"),
+        ("ssh_key", KEY, "X-Key", SSH, "/header_name"),
+        ("ssh_key", "token", None, SSH, "/value"),
+        ("ssh_key", KEY * 30, None, SSH, "/value"),
+        ("ssh_key", KEY, None, "ssh://deploy@web-1.example.com", "/origin"),
+    ],
+)
+def test_a_key_that_does_not_fit_is_refused(kind: str, value: str, name: str | None, origin: str, pointer: str) -> None:
+    with pytest.raises(Problem) as refused:
+        made(kind, value, name, origin)
+
+    assert [error.pointer for error in refused.value.errors] == [pointer]
+    assert KEY.splitlines()[2] not in f"{refused.value} {refused.value.errors}"
 
 
 def test_everything_that_gives_it_away_is_named() -> None:

@@ -250,13 +250,18 @@ def test_rendering_twice_gives_the_same_bytes() -> None:
         ("http://a.example:80", "http://a.example"),
         ("http://a.example:443", "http://a.example:443"),
         ("http://[::1]:8080/x?y", "http://[::1]:8080"),
+        ("ssh://deploy@Web-1:22", "ssh://web-1"),
+        ("ssh://deploy@[::1]:2222", "ssh://[::1]:2222"),
     ],
 )
 def test_origin_is_normalised(url: str, origin: str) -> None:
     assert origin_of(url) == origin
 
 
-@pytest.mark.parametrize("url", ["ftp://a", "https://", "https://u@a", "https://a:99999", "//a", "a", "https://[::1"])
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://a", "https://", "https://u@a", "ssh://", "ssh://u:p@a", "https://a:99999", "//a", "a", "https://[::1"],
+)
 def test_what_has_no_origin_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"not an http|[Pp]ort|IPv6"):
+    with pytest.raises(ValueError, match=r"not an http|[Pp]ort|IPv6|password"):
         origin_of(url)
