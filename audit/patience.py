@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from audit.checkpoint import Published, Publisher
 from audit.export import Exporter, ExportFailed, Row
 
 T = TypeVar("T")
@@ -94,3 +95,22 @@ class PatientExporter:
         """Give up files and lock; those of a call that still hangs go with the process."""
         if not self._patience.hangs:
             self._patience.call(self._exporter.close)
+
+
+class PatientPublisher:
+    """A publisher that is given up on after the deadline: an anchor may lie on a disk that never answers.
+
+    Entries may be exported while a call hangs, so each publication says how far it may read.
+    """
+
+    def __init__(self, publisher: Publisher, seconds: float = DEADLINE_SECONDS) -> None:
+        self._publisher = publisher
+        self._patience = Patience("an anchor of the audit log, or its own folder,", seconds)
+
+    def publish(self, size: int | None = None) -> Published | None:
+        """As the publisher's, but raises SilentSink rather than wait for longer."""
+        return self._patience.call(lambda: self._publisher.publish(size))
+
+    def add_signatures(self, lines: str) -> None:
+        """As the publisher's, but raises SilentSink rather than wait for longer."""
+        self._patience.call(lambda: self._publisher.add_signatures(lines))

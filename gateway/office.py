@@ -17,6 +17,7 @@ from audit.epochs import SealKeyFile
 from audit.export import Exporter, Row
 from audit.keyring import KeyProblem, Recipient
 from audit.note import BadNote, NoteSigner
+from audit.patience import PatientExporter, PatientPublisher
 from audit.recover import JoinState
 from audit.seal import Sealer, SegmentLimits
 from gateway.engine.anchoring import Cosigners, Taken, witnesses_of
@@ -84,8 +85,8 @@ class Office:
     settings: Settings
     paths: Paths
     store: SqlStore
-    exporter: Exporter
-    publisher: Publisher
+    exporter: PatientExporter
+    publisher: PatientPublisher
     anchoring: Anchoring
     keys: Keys
     vault: Vault
@@ -139,8 +140,8 @@ class _Ledger:
     """An audit log that goes on."""
 
     origin: str
-    exporter: Exporter
-    publisher: Publisher
+    exporter: PatientExporter
+    publisher: PatientPublisher
     anchoring: Anchoring
     quarantine: str | None
 
@@ -216,7 +217,7 @@ async def _open_log(
     quarantine = await store.meta(QUARANTINE_META)
     reason = None if quarantine is None else quarantine.decode()
     directory = DiskDirectory(log_folder(paths.audit, origin))
-    exporter = Exporter(directory)
+    exporter = PatientExporter(Exporter(directory))
     try:
         found = await find_log(store, directory, origin, clock.boot_id)
         head = found.head
@@ -252,7 +253,7 @@ async def _open_log(
         now_ms = clock.wall_ms()
         notes = await start_log(store, sealer, begins, now_ms=now_ms, quarantine=reason, seal_key_lost=lost)
         names = [f"folder {anchor}" for anchor in settings.audit.anchors] + ["standard output" for _ in sinks]
-        publisher = Publisher(directory, signer, _anchors(settings, origin), sinks)
+        publisher = PatientPublisher(Publisher(directory, signer, _anchors(settings, origin), sinks))
         return _Ledger(origin, exporter, publisher, Anchoring(names, cosigners, notes, epochs), reason)
     except BaseException as error:
         exporter.close()
@@ -287,14 +288,14 @@ def _cosigners(settings: Settings, directory: DiskDirectory, clock: Clock) -> Co
 
 async def _new_origin(
     settings: Settings, paths: Paths, store: SqlStore, chance: Chance, reason: str
-) -> tuple[str, DiskDirectory, Exporter]:
+) -> tuple[str, DiskDirectory, PatientExporter]:
     """The store is older than its log: go on under a new name, hold writes, and leave the old files as they are."""
     origin = next_origin(settings, paths, chance)
     await store.put_meta(ORIGIN_META, origin.encode(), ())
     await store.put_meta(QUARANTINE_META, reason.encode(), ())
     log.error("quarantine", reason=reason, origin=origin)
     directory = DiskDirectory(log_folder(paths.audit, origin))
-    return origin, directory, Exporter(directory)
+    return origin, directory, PatientExporter(Exporter(directory))
 
 
 def anchor_folder(anchor: Path, settings: Settings, origin: str) -> Path:

@@ -5,16 +5,18 @@ that holds it was synced. Nothing here decides what the log contains.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
-from audit.checkpoint import Published, Publisher, PublishRefused
+from audit.checkpoint import Published, PublishRefused
 from audit.disk import LogError
 from audit.epochs import EpochKeys
-from audit.export import Exporter, ExportFailed, Row
+from audit.export import ExportFailed, Row
 from audit.note import BadNote
+from audit.patience import SilentSink
 from gateway.engine.anchoring import Answer, Cosigned, Cosigners, NotedSealer, Taken
 from gateway.engine.clock import Clock
 from gateway.engine.ports import Points
@@ -42,6 +44,21 @@ class Cadence:
     export_seconds: float = EXPORT_INTERVAL_SECONDS
 
 
+class Files(Protocol):
+    """Where the log's frames go: the shape of `audit.export.Exporter` and of the one that waits only for so long."""
+
+    @property
+    def durable_size(self) -> int: ...
+    def export(self, rows: Sequence[Row]) -> int: ...
+
+
+class Checkpoints(Protocol):
+    """Who signs checkpoints and hands them on: the shape of `audit.checkpoint.Publisher`."""
+
+    def publish(self, size: int | None = None) -> Published | None: ...
+    def add_signatures(self, lines: str) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Anchoring:
     """What a log may have beside its files; a log in memory has nothing of it."""
@@ -62,8 +79,8 @@ class LogKeeper:
     def __init__(
         self,
         store: Store,
-        exporter: Exporter,
-        publisher: Publisher,
+        exporter: Files,
+        publisher: Checkpoints,
         *,
         origin: str,
         clock: Clock,
@@ -93,11 +110,21 @@ class LogKeeper:
         """Frames that were waiting when the exporter last looked."""
 
     def refusal(self) -> str | None:
-        """Why no new operation should be taken for the log's sake, or None."""
+        """Why no new operation should be taken for the log's sake, or None.
+
+        A sink that failed is not waited for: what is under way ends, for the store keeps its records; nothing new
+        begins until the files take something again.
+        """
+        failed = self._told.get(_FILES)
+        if failed is not None:
+            return f"The audit log's files cannot be written ({failed})."
         if self.lag_frames < LAG_FRAMES_MAX:
             return None
-        reason = self._told.get(_FILES, "too slow")
-        return f"The audit log's files cannot be written ({reason}) and too much waits for them."
+        return "The audit log's files cannot be written as fast as its records come, and too much waits for them."
+
+    def ailing(self) -> Mapping[str, str]:
+        """What does not work just now, by what it is, each with the reason; empty while all is well."""
+        return dict(self._told)
 
     def cosigned_age_seconds(self) -> float | None:
         """How old the newest cosignature of a witness is: infinite if there never was one, None without witnesses."""
@@ -190,11 +217,17 @@ class LogKeeper:
             self._unwell(_SEAL_KEY, "audit_seal_key_kept", f"the seal key cannot be changed: {epochs.trouble}")
 
     async def publish(self) -> None:
-        """Sign a checkpoint over what the files hold and hand it to the anchors."""
+        """Sign a checkpoint over what the files hold for certain and hand it to the anchors."""
+        durable_size = self._exporter.durable_size
+        if not durable_size:
+            return
         try:
-            published = await asyncio.to_thread(self._publisher.publish)
+            published = await asyncio.to_thread(self._publisher.publish, durable_size)
         except PublishRefused as refused:
             self._unwell(_CHECKPOINT, "audit_checkpoint_refused", str(refused))
+            return
+        except SilentSink as silent:
+            self._unwell(_CHECKPOINT, "audit_checkpoint_failed", str(silent))
             return
         except OSError as error:
             self._unwell(_CHECKPOINT, "audit_checkpoint_failed", error.strerror or str(error))

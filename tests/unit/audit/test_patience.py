@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
+from audit.checkpoint import CHECKPOINT, Publisher
 from audit.disk import LogLocked
 from audit.export import Exporter, ExportFailed
-from audit.patience import DEADLINE_SECONDS, Patience, PatientExporter, SilentSink
+from audit.patience import DEADLINE_SECONDS, Patience, PatientExporter, PatientPublisher, SilentSink
 from audit.report import Exit
 from tests.unit.audit.logs import Journal, entries_of
 
@@ -67,3 +68,24 @@ def test_an_error_after_the_deadline_is_not_taken_for_the_answer_to_the_next_que
     while patience.hangs:
         patience._hanging.wait(30)  # type: ignore[union-attr]  # it hangs, so it is there
     assert patience.call(lambda: "fresh") == "fresh"
+
+
+def test_an_anchor_that_does_not_answer_fails_each_publication_until_it_comes_back() -> None:
+    journal, silent = Journal(), threading.Event()
+    journal.records(2)
+    Exporter(journal.directory).export(journal.rows())
+
+    def hang(operation: str, _name: str, _length: int) -> None:
+        if operation == "sync":
+            silent.wait(30)
+
+    journal.anchor.hook = hang
+    publisher = PatientPublisher(Publisher(journal.directory, journal.signer, [journal.anchor]), 0.05)
+    with pytest.raises(SilentSink, match="an anchor of the audit log, or its own folder, did not answer"):
+        publisher.publish()
+    with pytest.raises(SilentSink, match="still does not answer"):
+        publisher.add_signatures("")
+    silent.set()
+    publisher._patience._hanging.wait(30)  # type: ignore[union-attr]  # it hangs, so it is there
+    assert publisher.publish() is None
+    assert journal.anchor.read(CHECKPOINT, 0, 9999) == journal.directory.read(CHECKPOINT, 0, 9999)

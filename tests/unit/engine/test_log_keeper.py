@@ -10,6 +10,7 @@ from audit.checkpoint import CHECKPOINT, Published, Publisher
 from audit.cosign import Cosigner
 from audit.epochs import EpochLimits
 from audit.export import Exporter
+from audit.log import segment_name
 from audit.memory import MemoryDirectory
 from audit.record import Frame
 from gateway.engine.anchoring import Answer, Cosigned, NotedSealer, Taken
@@ -137,6 +138,42 @@ async def test_an_idle_log_beats_once_an_hour_even_while_its_files_cannot_be_wri
     assert desk.beats == 2
     # Told once, however often it was tried.
     assert [name for name, _ in desk.told if name == "audit_export_failed"] == ["audit_export_failed"]
+
+
+async def test_nothing_new_is_taken_from_the_failure_of_the_files_until_they_take_something_again() -> None:
+    desk = Desk()
+    async with desk.working():
+        await desk.until(lambda: not desk.journal.frames)
+        assert desk.keeper.refusal() is None
+        desk.journal.directory.hook = _full
+        desk.journal.records(1)
+        await desk.until(lambda: desk.keeper.refusal() is not None)
+        refusal = desk.keeper.refusal()
+        await desk.some_rounds()
+        assert desk.keeper.refusal() == refusal
+        desk.journal.directory.hook = None
+        await desk.until(lambda: desk.keeper.refusal() is None)
+
+    assert refusal is not None
+    assert "No space left on device" in refusal
+    assert not desk.keeper.ailing()
+
+
+async def test_a_checkpoint_covers_only_what_is_in_the_files_for_certain() -> None:
+    """Where a call to the files hangs, what it has written so far may be half an entry, or not on the disk."""
+    desk = Desk()
+    async with desk.working():
+        await desk.until(lambda: not desk.journal.frames)
+        durable_size = desk.exporter.durable_size
+        desk.journal.records(2)
+        frames, desk.journal.frames = desk.journal.frames, []
+        data = b"".join(frame.data for frame in frames)
+        place = desk.journal.directory.open(segment_name(frames[0].segment))
+        place.append(data)
+        await desk.keeper.publish()
+        place.truncate(place.size() - len(data))
+
+    assert desk.note().splitlines()[1] == str(durable_size)
 
 
 async def test_a_checkpoint_waits_for_the_witnesses_of_the_one_before_and_nothing_else_does() -> None:
