@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from adapters.http.client import HttpAdapter
 from adapters.http.resolver import Lookup, system_lookup
 from adapters.http.sockets import Denied
 from tests.unit.adapters.raw_server import Authority, Peer
+from tests.unit.adapters.ssh_stand import Stand
 
 
 @dataclass
@@ -55,6 +57,12 @@ def clock() -> CountingClock:
 @pytest.fixture
 def owner() -> Owner:
     return Owner()
+
+
+@pytest.fixture
+async def stand(tmp_path: Path, clock: CountingClock) -> AsyncIterator[Stand]:
+    async with Stand(tmp_path, clock) as made:
+        yield made
 
 
 AdapterMaker = Callable[..., HttpAdapter]
