@@ -20,6 +20,7 @@ from audit.keyring import KeyProblem, RecipientKey, Role, SealKey
 from audit.note import NoteSigner
 from audit.reshare import render_reshare, reshare
 from audit.rotate import Rotation, Session, policy_after, rotate_keys
+from audit.subjects import PersonalKey
 from audit.trust import TrustPolicy
 
 
@@ -29,6 +30,7 @@ class KeyKind(StrEnum):
     LOG = "log"
     SEAL = "seal"
     WITNESS = "witness"
+    PERSONAL = "personal"
 
 
 def keygen_command(
@@ -36,7 +38,7 @@ def keygen_command(
     out: Annotated[Path, typer.Option(help="New file for the private key, mode 0600; never overwritten.")],
     *,
     name: Annotated[str | None, typer.Option(help="Name of a reader's or witness's key; default: the kind.")] = None,
-    origin: Annotated[str | None, typer.Option(help="The log's origin, for a log key.")] = None,
+    origin: Annotated[str | None, typer.Option(help="The log's origin, for a log key or a personal one.")] = None,
     log_key: Annotated[Path | None, typer.Option(help="The log key that certifies a seal key.")] = None,
     hybrid: Annotated[bool, typer.Option(help="A reader's key of ML-KEM-768 with X25519, for the long run.")] = False,
     as_json: JsonFlag = False,
@@ -65,6 +67,11 @@ def _reader(role: Role, name: str, *, hybrid: bool) -> tuple[str, str, dict[str,
 
 def _signing(kind: KeyKind, name: str, origin: str | None, log_key: Path | None) -> tuple[str, str, dict[str, Any]]:
     """Private line, public line, and further facts."""
+    if kind is KeyKind.PERSONAL:
+        if origin is None:
+            usage("a key for personal data needs --origin, the log that it is for")
+        personal = PersonalKey.generate(origin, machine.entropy)
+        return personal.to_line(), f"key for personal data of {origin}; it has no public part", {"name": origin}
     if kind is KeyKind.LOG:
         if origin is None:
             usage("a log key needs --origin, for example gw.example/audit/prod-1")

@@ -61,7 +61,7 @@ def retire(
         NotDroppable: a checkpoint cannot be trusted, or none covers the record.
         LogError, OSError: as the writer, the publisher and the files.
     """
-    covered = min(_covered([directory, *anchors], keys), *([] if keep_from is None else [keep_from]), 1 << 63)
+    covered = min(covered_size([directory, *anchors], keys), *([] if keep_from is None else [keep_from]), 1 << 63)
     end = first_kept(directory, before_ms=retention.before_ms, covered=covered)
     recorded = recorded_end(directory)
     if end > max(recorded, segments(directory)[0]):
@@ -70,7 +70,7 @@ def retire(
     end = max(end, recorded)
     if segments(directory)[0] < end:
         publish()
-        drop_segments(directory, end, attested=_covered([directory], keys))
+        drop_segments(directory, end, attested=covered_size([directory], keys))
     return end
 
 
@@ -128,7 +128,8 @@ def drop_segments(directory: Directory, end: int, *, attested: int) -> list[int]
     return dropped
 
 
-def _covered(places: Iterable[Directory], keys: Sequence[NoteKey]) -> int:
+def covered_size(places: Iterable[Directory], keys: Sequence[NoteKey]) -> int:
+    """The smallest size of a latest checkpoint in these folders, 0 if there is none. Raises NotDroppable, OSError."""
     sizes = []
     for place in places:
         try:

@@ -5,11 +5,12 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
+from audit.blobs import sweep_partial
 from audit.bodies import Recovery, Succession
 from audit.checkpoint import Published, Publisher
 from audit.disk import DiskDirectory, LogError, log_folder
@@ -20,11 +21,12 @@ from audit.note import BadNote, NoteSigner
 from audit.patience import PatientExporter, PatientPublisher
 from audit.recover import JoinState
 from audit.seal import Sealer, SegmentLimits
-from gateway.engine.anchoring import Cosigners, Taken, witnesses_of
+from gateway.engine.anchoring import Cosigners, NotedSealer, Taken, witnessed_size, witnesses_of
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
 from gateway.engine.log_keeper import Anchoring
+from gateway.engine.log_retention import LogRetention, Shelf
 from gateway.engine.log_start import end_of, find_log, say_loss, seal_keys, start_log
 from gateway.engine.ports import NoPoints, Points
 from gateway.engine.vault import Vault
@@ -235,10 +237,9 @@ async def _open_log(
             begins, head = say_loss(found.files, found.head), None
         elif not found.files.size and head is None and found.earlier is not None:
             begins = say_loss(found.earlier, end_of(_log_of(paths, found.earlier.origin), found.earlier.origin))
+        sweep_partial(directory)
         signer = _signer(paths, origin)
-        os.close(open_private(paths.seal_key))
-        keys = SealKeyFile(DiskDirectory(paths.seal_key.parent), paths.seal_key.name)
-        epochs, lost = seal_keys(keys, signer, head, chance.bytes)
+        epochs, lost = seal_keys(_seal_key_file(paths), signer, head, chance.bytes)
         sealer = Sealer(
             origin=origin,
             recipients=recipients,
@@ -250,16 +251,22 @@ async def _open_log(
             limits=SegmentLimits(bytes_max=settings.audit.segment_max_bytes),
         )
         cosigners = _cosigners(settings, directory, clock)
-        now_ms = clock.wall_ms()
-        notes = await start_log(store, sealer, begins, now_ms=now_ms, quarantine=reason, seal_key_lost=lost)
+        notes = await start_log(store, sealer, begins, now_ms=clock.wall_ms(), quarantine=reason, seal_key_lost=lost)
         names = [f"folder {anchor}" for anchor in settings.audit.anchors] + ["standard output" for _ in sinks]
-        publisher = PatientPublisher(Publisher(directory, signer, _anchors(settings, origin), sinks))
-        return _Ledger(origin, exporter, publisher, Anchoring(names, cosigners, notes, epochs), reason)
+        shelf = Shelf(directory, [signer.key], _anchors(settings, origin))
+        publisher = PatientPublisher(Publisher(directory, signer, shelf.anchors, sinks))
+        anchoring = Anchoring(names, cosigners, notes, epochs, _retention(settings, shelf, notes, clock))
+        return _Ledger(origin, exporter, publisher, anchoring, reason)
     except BaseException as error:
         exporter.close()
         if isinstance(error, LogError | KeyProblem):
             raise Refused(f"The audit log in {directory.path} cannot go on: {error}") from error
         raise
+
+
+def _seal_key_file(paths: Paths) -> SealKeyFile:
+    os.close(open_private(paths.seal_key))
+    return SealKeyFile(DiskDirectory(paths.seal_key.parent), paths.seal_key.name)
 
 
 def _log_of(paths: Paths, origin: str) -> DiskDirectory:
@@ -268,6 +275,14 @@ def _log_of(paths: Paths, origin: str) -> DiskDirectory:
 
 def _anchors(settings: Settings, origin: str) -> list[DiskDirectory]:
     return [DiskDirectory(anchor_folder(Path(anchor), settings, origin)) for anchor in settings.audit.anchors]
+
+
+def _retention(settings: Settings, shelf: Shelf, notes: NotedSealer, clock: Clock) -> LogRetention | None:
+    if settings.audit.keep_days is None:
+        return None
+    keys = [witness.key for witness in witnesses_of(settings.audit).values()]
+    witnessed = replace(shelf, witnessed=lambda: witnessed_size(shelf.directory, keys))
+    return LogRetention(witnessed, notes, clock, keep_days=settings.audit.keep_days)
 
 
 def _print_note(note: str) -> None:

@@ -68,6 +68,9 @@ class AuditSettings:
     """How often a signed checkpoint is published if anything changed."""
     segment_max_bytes: int = field(default=67_108_864, metadata={"ge": 4096})
     """Size at which a segment file is closed and the next one begun."""
+    keep_days: float | None = field(default=None, metadata=POSITIVE)
+    """How long entries of the audit log are kept at least; older segments are dropped whole, and the log says so.
+    Without a value everything is kept."""
 
 
 @dataclass(frozen=True, slots=True)

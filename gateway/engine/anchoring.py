@@ -8,7 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from audit.bodies import AnchorResult
+from audit.bodies import AnchorResult, Body
 from audit.checkpoint import HISTORY, Checkpoint, Published
 from audit.cosign import CosignerKey, cosigned_at, signature_lines
 from audit.disk import Directory, DiskDirectory
@@ -24,6 +24,8 @@ from gateway.store.port import Refused
 DETAIL_BYTES_MAX: Final = 1024
 HISTORY_BYTES_MAX: Final = 256 * 1024
 """How far back in the history of checkpoints a cosignature is looked for."""
+_OVERLAP_BYTES: Final = 16 * 1024
+"""More than a note has with the cosignatures of a hundred witnesses."""
 _NOTE: Final = re.compile(r"(?:\A|(?<=\n\n))((?:[^\n]+\n){3}\n(?:\N{EM DASH} [^\n]+\n)+)")
 
 
@@ -80,7 +82,7 @@ class NotedSealer:
         self._sealer = sealer
         # The writer calls this for each record.
         self.record = sealer.record
-        self._waiting: deque[AnchorResult] = deque()
+        self._waiting: deque[tuple[Body, Kind]] = deque()
         self._last: dict[str, Taken] = {}
 
     @property
@@ -99,7 +101,11 @@ class NotedSealer:
             self._last[answer.anchor] = answer.taken
             detail = answer.detail.encode()[:DETAIL_BYTES_MAX]
             entry = AnchorResult(int(answer.taken), checkpoint.size, checkpoint.root, answer.anchor, detail)
-            self._waiting.append(entry)
+            self.note(entry, Kind.ANCHOR_RESULT)
+
+    def note(self, body: Body, kind: Kind) -> None:
+        """Have a clear entry made with the next seal. Called on another thread than the writer's."""
+        self._waiting.append((body, kind))
 
     def seal(self, t_ms: int) -> Sequence[Frame]:
         return [*self._noted(t_ms), *self._sealer.seal(t_ms)]
@@ -113,7 +119,7 @@ class NotedSealer:
     def _noted(self, t_ms: int) -> list[Frame]:
         frames: list[Frame] = []
         while self._waiting:
-            frames += self._sealer.note(self._waiting.popleft(), Kind.ANCHOR_RESULT, t_ms)
+            frames += self._sealer.note(*self._waiting.popleft(), t_ms)
         return frames
 
 
@@ -154,6 +160,29 @@ def newest_cosignature_ms(directory: Directory, keys: Sequence[CosignerKey]) -> 
     notes = (match[1] for match in _NOTE.finditer(text))
     times = [time_s for note in notes for time_s in _times(note, keys)]
     return max(times) * 1000 if times else None
+
+
+def witnessed_size(directory: Directory, keys: Sequence[CosignerKey]) -> int | None:
+    """The smallest size that one of these witnesses cosigned last, for its next proof begins there.
+
+    None if none of them ever did. The history is read backwards, no further than to the last one of them.
+    """
+    try:
+        end = directory.size(HISTORY)
+    except FileNotFoundError:
+        return None
+    missing = {key.public: key for key in keys}
+    sizes = []
+    while end > 0 and missing:
+        start = max(0, end - HISTORY_BYTES_MAX)
+        text = directory.read(HISTORY, start, end - start).decode(errors="replace")
+        for match in reversed(list(_NOTE.finditer(text))):
+            for key in [key for key in missing.values() if _times(match[1], [key])]:
+                sizes.append(int(match[1].split("\n")[1]))
+                del missing[key.public]
+        # A note across the border is read with the earlier part.
+        end = start + _OVERLAP_BYTES if start and end - start > 2 * _OVERLAP_BYTES else start
+    return min(sizes, default=None)
 
 
 def _times(note: str, keys: Sequence[CosignerKey]) -> list[int]:

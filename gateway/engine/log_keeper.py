@@ -19,6 +19,7 @@ from audit.note import BadNote
 from audit.patience import SilentSink
 from gateway.engine.anchoring import Answer, Cosigned, Cosigners, NotedSealer, Taken
 from gateway.engine.clock import Clock
+from gateway.engine.log_retention import LogRetention, tried
 from gateway.engine.ports import Points
 from gateway.engine.tasks import Tasks
 from gateway.store.port import Store, Unavailable
@@ -30,9 +31,12 @@ LAG_FRAMES_MAX = 200_000
 """Frames that may wait in the store for their files; beyond it new operations are refused rather than piled up."""
 EXPORT_INTERVAL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 3600.0
+RETENTION_SECONDS = 3600.0
+"""How often old segments are looked for."""
 
 
 _FILES, _CHECKPOINT, _SEAL_KEY, _COSIGNATURES = "files", "checkpoint", "seal key", "cosignatures"
+_RETENTION = "retention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Anchoring:
     cosigners: Cosigners | None = None
     notes: NotedSealer | None = None
     epochs: EpochKeys | None = None
+    retention: LogRetention | None = None
+    """None: everything is kept."""
 
 
 NO_ANCHORING = Anchoring()
@@ -104,8 +110,9 @@ class LogKeeper:
         """What people were told of last, by what ails: they are told once of each."""
         self._newest: Published | None = None
         self._asking: asyncio.Task[Cosigned] | None = None
-        self._tasks = Tasks(lambda name, error: log.error("witnesses_not_asked", task=name, error=repr(error)))
-        self._moved_boot_ms = clock.boot_ms()
+        self._tasks = Tasks(lambda name, error: log.error("audit_task_failed", task=name, error=repr(error)))
+        self._retaining: asyncio.Task[int | LogError | OSError] | None = None
+        self._moved_boot_ms = self._retain_boot_ms = clock.boot_ms()
         self.lag_frames = 0
         """Frames that were waiting when the exporter last looked."""
 
@@ -153,6 +160,7 @@ class LogKeeper:
                         published_ms = now_ms
                         await self.publish()
                     self._ask()
+                    await self._retain(now_ms)
                     if now_ms - self._moved_boot_ms >= HEARTBEAT_SECONDS * 1000:
                         # Counted from here, not from its arrival in a file, which may be late.
                         self._moved_boot_ms = now_ms
@@ -273,6 +281,35 @@ class LogKeeper:
             self._unwell(_COSIGNATURES, "audit_cosignatures_not_stored", str(error))
         else:
             self._well(_COSIGNATURES)
+
+    async def _retain(self, now_ms: int) -> None:
+        """Drop old segments, step by step, none of which the files wait for: see what may go, say it, let it go."""
+        retention = self._anchoring.retention
+        if retention is None:
+            return
+        if self._retaining is None:
+            if now_ms >= self._retain_boot_ms:
+                self._retain_boot_ms = now_ms + int(RETENTION_SECONDS * 1000)
+                self._retaining = self._tasks.start(asyncio.to_thread(tried, retention.plan), "plan retention")
+            return
+        # Not while witnesses look at the last checkpoint: one more is published here.
+        if not self._retaining.done() or self._asking is not None:
+            return
+        end = self._retaining.result()
+        self._retaining = None
+        if not isinstance(end, int):
+            self._unwell(_RETENTION, "audit_retention_postponed", str(end))
+            return
+        self._well(_RETENTION)
+        if end:
+            retention.announce(end)
+            await self._store.seal()
+            self._points.hit("retention.announced")
+            await self.export_all()
+            await self.publish()
+            self._points.hit("retention.published")
+            work = asyncio.to_thread(tried, lambda: retention.drop(end))
+            self._retaining = self._tasks.start(work, "drop segments")
 
     def _hear(self, published: Published, answers: Sequence[Answer]) -> None:
         """Tell people of anchors that did not take it, and have the writer record what each did."""

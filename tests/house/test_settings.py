@@ -10,7 +10,7 @@ from tests.house.source import ROOT, stale
 
 SETTINGS = ROOT / "gateway" / "settings.py"
 PAGE = ROOT / "gateway" / "SETTINGS.md"
-UNITS = re.compile(r"(?:^|_)(?:seconds|bytes|max|ratio)(?:_|$)")
+UNITS = re.compile(r"(?:^|_)(?:seconds|days|bytes|max|ratio)(?:_|$)")
 
 # class.field -> why a number has no unit in its name
 WITHOUT_UNIT = {"ServerSettings.port": "a port is a number, not an amount"}

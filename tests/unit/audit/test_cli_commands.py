@@ -16,6 +16,7 @@ from audit.keyfiles import read_log_key, read_recipient_key, write_key
 from audit.keyring import Recipient, RecipientKey, Role
 from audit.log import segment_name
 from audit.report import Exit
+from audit.subjects import PersonalKey
 from audit.trust import TrustPolicy
 from tests.unit.audit.logs import ORIGIN, entropy
 from tests.unit.audit.operations import Diary, interleaved
@@ -179,6 +180,14 @@ def test_keys_are_told_as_json_and_hybrid_ones_are_longer(tmp_path: Path) -> Non
     assert facts["kind"] == "witness"
     code, _, said = run("keygen", "log", "--out", tmp_path / "x", "--origin", ORIGIN, "--hybrid")
     assert (code, "--hybrid is for readers' keys" in said) == (Exit.USAGE, True)
+
+
+def test_a_key_for_personal_data_belongs_to_one_log_and_prints_nothing_secret(tmp_path: Path) -> None:
+    assert run("keygen", "personal", "--out", tmp_path / "p")[0] == Exit.USAGE
+    code, out, _ = run("keygen", "personal", "--out", tmp_path / "p", "--origin", ORIGIN)
+    line = (tmp_path / "p").read_text()
+    assert (code, PersonalKey.parse(line).origin) == (0, ORIGIN)
+    assert line.strip().rpartition("+")[2] not in out
 
 
 def test_readers_and_log_key_change_and_the_old_reader_hands_on(desk: Desk, tmp_path: Path) -> None:
