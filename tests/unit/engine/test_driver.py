@@ -1,14 +1,14 @@
 """The loop that acts: durable first, then done, then durable what was seen; once at a time and never twice."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from adapters.contract import Head, Hooks, HttpExchange, Observation
 from gateway.core.agenda import Act
+from gateway.core.events import LeaseLost, Observed
 from gateway.engine.driver import LEASE_MARGIN_SECONDS, lease_seconds
-from gateway.engine.gateway import attest_digest
-from gateway.model.operation import Executed, Outcome
 from gateway.store.port import PayloadKind, StoreUnknown
 from tests.unit.core.builders import TIMEOUT, UNSENT, answer
 from tests.unit.engine.workshop import (
@@ -320,6 +320,20 @@ async def test_an_operation_cancelled_while_it_waits_for_a_place_gives_it_back(s
     assert shop.outside.sent == []
 
 
+async def test_an_operation_that_got_its_place_too_late_is_not_sent_and_gives_it_back(shop: Workshop) -> None:
+    slots = shop.assembly.driver.slots
+    assert slots.try_take("narrow", 1)
+    made = (await shop.begin("make.narrow")).operation
+    await shop.turns()
+    shop.clock.move((made.start_by_ms - made.created_ms) / 1000)
+    slots.give_back("narrow")
+    await shop.quiet()
+
+    assert (await shop.ending(made.id))[:2] == ("cancelled", "no")
+    assert slots.taken("narrow") == 0
+    assert shop.outside.sent == []
+
+
 # -- what was seen --------------------------------------------------------------------------------------------------
 
 
@@ -359,6 +373,7 @@ async def test_a_head_without_a_handle_changes_nothing(shop: Workshop) -> None:
     async def react(_exchange: HttpExchange, hooks: Hooks) -> Observation:
         assert hooks.on_head is not None
         live = shop.live((await shop.store.unsettled())[0].id)
+        versions.append(live.operation.version)
         for head in (Head(201, (("Location", "/things/1"),)), Head(202, ()), Head(500, ())):
             await hooks.on_head(head)
             versions.append(live.operation.version)
@@ -367,7 +382,7 @@ async def test_a_head_without_a_handle_changes_nothing(shop: Workshop) -> None:
     shop.outside.writes.append(react)
     await shop.submit("make.blind")
 
-    assert versions == [versions[0]] * 3
+    assert versions == [versions[0]] * 4
 
 
 async def test_an_observation_is_offered_again_while_the_store_refuses_and_the_send_is_not(shop: Workshop) -> None:
@@ -417,28 +432,34 @@ async def test_an_answer_that_comes_after_the_lease_was_lost_is_evidence_all_the
     assert await shop.ending(live.id) == ("succeeded", "yes", "answer")
 
 
-async def test_what_the_lifecycle_has_no_use_for_is_kept_beside_the_operation(shop: Workshop) -> None:
+async def test_what_was_seen_is_applied_to_the_image_of_whoever_moved_the_operation_meanwhile(shop: Workshop) -> None:
     reaction = Held(DONE)
     shop.outside.writes.append(reaction)
-    made = await shop.begin("make.blind")
+    made = await shop.begin()
     await shop.until(reaction.begun.is_set)
-    live = shop.live(made.operation.id)
-    shop.clock.move(61)
-    await shop.assembly.driver.drive(live)
-    gateway = shop.assembly.gateway
-    await gateway.attest(
-        PERSON,
-        live.id,
-        outcome=Outcome.ERROR,
-        executed=Executed.NO,
-        reason="asked them",
-        seen=attest_digest(live.operation),
-    )
+    rival = replace(shop.live(made.operation.id))
+    await shop.assembly.journal.apply(rival, LeaseLost())
     reaction.may_end.set()
     await shop.quiet()
 
-    assert await shop.ending(live.id) == ("failed", "no", "attestation")
-    assert (await shop.show(live.id)).contradicted or "observation_kept_aside" in await shop.events()
+    assert await shop.ending(rival.id) == ("succeeded", "yes", "answer")
+    assert (await shop.show(rival.id)).version > rival.operation.version
+
+
+async def test_what_the_lifecycle_has_no_use_for_is_kept_beside_the_operation(shop: Workshop) -> None:
+    reaction = Held(TIMEOUT)
+    shop.outside.writes.append(reaction)
+    made = await shop.begin()
+    await shop.until(reaction.begun.is_set)
+    rival = replace(shop.live(made.operation.id))
+    # Somebody has told of this attempt already; a second telling is not judged again.
+    await shop.assembly.journal.apply(rival, Observed(1, DONE, rival.variables()))
+    reaction.may_end.set()
+    await shop.quiet()
+
+    assert await shop.ending(rival.id) == ("succeeded", "yes", "answer")
+    assert (await shop.events())[-1] == "observation_kept_aside"
+    assert (await shop.store.observations(rival.id))[-1]["phase"] == "request_written"
 
 
 # -- looking now ----------------------------------------------------------------------------------------------------

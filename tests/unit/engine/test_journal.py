@@ -1,6 +1,7 @@
 """The one door to the store: durable before it is told, lost races are said, observations are offered again."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import orjson
 import pytest
@@ -11,6 +12,7 @@ from gateway.core.transitions import IllegalMoveError
 from gateway.engine.journal import Lost
 from gateway.engine.live import Live
 from gateway.model.operation import State
+from gateway.store.points import RULED
 from gateway.store.port import PayloadKind, StoreUnknown, Unavailable
 from tests.unit.core.builders import TIMEOUT, UNSENT
 from tests.unit.engine.workshop import DONE, Workshop
@@ -96,6 +98,22 @@ async def test_an_observation_is_offered_with_growing_pauses_until_the_store_tak
     assert max(shop.clock.slept) <= 2.0
 
 
+async def test_what_is_offered_again_is_not_offered_to_a_store_that_is_lost_by_then(shop: Workshop) -> None:
+    live = await ready(shop)
+    shop.refuse_next()
+    refuse = shop.points.planned.pop(RULED)
+
+    def refuse_then_lose() -> None:
+        shop.lose_next()
+        refuse()
+
+    shop.points.planned[RULED] = refuse_then_lose
+    with pytest.raises(StoreUnknown):
+        await shop.assembly.journal.apply_surely(live, CANCEL)
+
+    assert shop.clock.slept == []
+
+
 async def test_what_is_offered_again_is_decided_again(shop: Workshop) -> None:
     live = await ready(shop)
     decided: list[int] = []
@@ -148,14 +166,15 @@ async def test_only_the_end_of_what_cannot_be_undone_is_sealed_at_once(shop: Wor
     shop.outside.writes.append(DONE)
     shop.outside.reads.append(DONE)
     seals = [await _seals(shop)]
-    await shop.begin("read")
-    await shop.quiet()
+    await shop.submit("read")
     seals.append(await _seals(shop))
-    await shop.begin()
-    await shop.quiet()
+    shop.outside.writes.insert(0, UNSENT)
+    await shop.submit()
+    seals.append(await _seals(shop))
+    await shop.pass_on(5)
     seals.append(await _seals(shop))
 
-    assert (seals[1] - seals[0], seals[2] - seals[1]) == (0, 1)
+    assert [after - before for before, after in pairwise(seals)] == [0, 0, 1]
 
 
 async def _seals(shop: Workshop) -> int:

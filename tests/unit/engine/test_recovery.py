@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.core.agenda import Act, Item
 from gateway.core.events import Cancelled
 from gateway.engine.hub import Hub
 from gateway.engine.journal import Journal
@@ -64,23 +65,49 @@ async def test_nothing_is_brought_back_before_it_is_due(shop: Workshop) -> None:
     assert shop.outside.posts == 2
 
 
-async def test_a_nudge_during_the_work_is_a_second_look_and_not_a_second_driver(shop: Workshop) -> None:
-    reaction = Held(UNSENT)
-    shop.outside.writes.append(reaction)
-    view = await shop.begin()
-    await shop.until(reaction.begun.is_set)
-    live = shop.live(view.operation.id)
-    shop.assembly.recovery.nudge(live)
-    await shop.turns()
-    assert (shop.assembly.recovery.busy, shop.outside.posts) == (1, 1)
+class Scripted:
+    """A driver that counts, and ends when it is let."""
 
-    # What the nudge was about: it is cancelled as soon as nothing has left, though the driver ends with a wait.
-    shop.points.planned["outcome.after_commit"] = lambda: shop.clock.move(10)
-    shop.outside.writes.append(DONE)
-    reaction.may_end.set()
-    await shop.quiet()
-    assert shop.outside.posts == 2
-    assert not live.nudged
+    def __init__(self) -> None:
+        self.calls = 0
+        self.at_work = 0
+        self.may_end = asyncio.Semaphore(0)
+
+    async def drive(self, _live: Live, *, begun: bool = False) -> Item:
+        self.calls += 1
+        self.at_work += 1
+        assert self.at_work == 1
+        await self.may_end.acquire()
+        self.at_work -= 1
+        return Item(Act.WAIT, None)
+
+
+async def test_a_nudge_during_the_work_is_a_second_look_and_not_a_second_driver(shop: Workshop) -> None:
+    shop.outside.writes.append(UNSENT)
+    live = shop.live(await shop.submit())
+    driver, tasks = Scripted(), shop.assembly.tasks
+    recovery = Recovery(
+        shop.assembly.journal,
+        driver,  # type: ignore[arg-type]  # the one call that is made of it
+        Revival(shop.store, definitions()),
+        tasks,
+        shop.clock,
+        sweep_seconds=1.0,
+        on_dead=shop.dead.append,
+    )
+    recovery.adopt(live, begun=False)
+    await shop.turns()
+    for _ in range(3):
+        recovery.nudge(live)
+    await shop.turns()
+    assert (driver.calls, recovery.busy) == (1, 1)
+    driver.may_end.release()
+    await shop.turns()
+    assert (driver.calls, recovery.busy) == (2, 1)
+    driver.may_end.release()
+    await shop.turns()
+
+    assert (driver.calls, recovery.busy, live.nudged, live.driven) == (2, 0, False, False)
 
 
 async def test_what_is_driven_is_not_brought_back_as_well(shop: Workshop) -> None:
@@ -91,6 +118,9 @@ async def test_what_is_driven_is_not_brought_back_as_well(shop: Workshop) -> Non
     shop.assembly.recovery.schedule(view.operation.id, shop.clock.wall_ms())
     await shop.one_round()
     await shop.turns()
+
+    # A second driver would have taken this mark with it when it ended.
+    assert shop.live(view.operation.id).driven
     assert shop.assembly.recovery.busy == 1
     reaction.may_end.set()
     await shop.quiet()
@@ -100,12 +130,11 @@ async def test_after_the_end_was_announced_a_nudge_starts_nothing(shop: Workshop
     shop.outside.writes.append(UNSENT)
     live = shop.live(await shop.submit())
     shop.assembly.recovery.stop()
-    shop.clock.move(60)
+    shop.clock.move(5)
     shop.assembly.recovery.nudge(live)
     await shop.turns()
 
-    assert shop.assembly.recovery.busy == 0
-    assert shop.outside.posts == 1
+    assert (live.driven, shop.outside.posts) == (False, 1)
 
 
 # -- the loop -------------------------------------------------------------------------------------------------------
@@ -123,6 +152,21 @@ async def test_the_loop_wakes_for_what_became_due_first_and_stops_when_told(shop
     await shop.until(running.done)
 
     assert await shop.ending(made) == ("succeeded", "yes", "answer")
+
+
+async def test_the_loop_wakes_in_time_for_what_is_due_long_before_the_next_sweep(shop: Workshop) -> None:
+    shop.outside.writes.append(UNSENT)
+    due_ms = (await shop.show(await shop.submit())).next_ms
+    assert due_ms is not None
+    shop.clock.move((due_ms - shop.clock.wall_ms() - 5) / 1000)
+    running = asyncio.ensure_future(shop.assembly.recovery.run())
+    await shop.turns()
+    assert shop.outside.posts == 1
+    shop.outside.writes.append(DONE)
+    shop.clock.step_wall(1)
+    await until(lambda: shop.outside.posts == 2)
+    shop.assembly.recovery.stop()
+    await running
 
 
 def swept(shop: Workshop, dead: list[str]) -> Recovery:

@@ -72,6 +72,19 @@ async def test_whoever_gives_up_waiting_keeps_no_place_and_holds_up_nobody() -> 
     assert slots.try_take("a", 1)
 
 
+async def test_a_place_is_not_handed_to_one_who_was_cancelled_a_moment_before() -> None:
+    slots, order = Slots(), list[str]()
+    await slots.take("a", 1)
+    cancelled, next_one = [asyncio.ensure_future(waits(slots, order, name)) for name in ("cancelled", "next")]
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    slots.give_back("a")
+    await next_one
+    slots.give_back("a")
+
+    assert (order, slots.taken("a"), cancelled.cancelled()) == (["next"], 0, True)
+
+
 async def test_a_place_handed_to_one_who_is_cancelled_just_then_goes_to_the_next() -> None:
     slots, order = Slots(), list[str]()
     await slots.take("a", 1)

@@ -95,6 +95,7 @@ async def test_finishing_waits_until_what_it_cancelled_has_put_its_things_away()
 
 async def test_a_cancelled_task_is_no_failure() -> None:
     heard: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: heard.append(str(context)))
     tasks = Tasks(lambda name, _error: heard.append(name))
     tasks.start(asyncio.Event().wait(), "waits").cancel()
     await tasks.settle(5)
