@@ -3,6 +3,10 @@
 If something already waits when a sync ends, its companions are on their way, and a tenth of the last sync is spent
 waiting for them: without that, whoever is released by one sync comes back just after the next has begun and always
 waits for two. If nothing waits, nothing is delayed.
+
+Submissions that come while others wait for their reply are handed over together, once a turn of the loop brings no
+more. Handed over one by one, each would wake the thread, which would then take the interpreter's lock from the loop
+again and again for batches of a few.
 """
 
 import asyncio
@@ -20,6 +24,8 @@ from gateway.store.writer import Writer
 
 GATHER_SHARE: Final = 0.1
 GATHER_MAX_S: Final = 0.003
+TURNS_MAX: Final = 8
+"""Turns of the loop for which a submission waits at most, while each of them brings more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,10 @@ class WriterThread:
         self._batch_max = batch_max
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
+        self._fresh: list[_Entry] = []
+        """Submitted, and not handed to the thread yet."""
+        self._waiting = 0
+        """Submissions whose reply is still to come."""
         self._riders: deque[Item] = deque()
         self._pause = Event()
         """Never set: waiting for it is how the thread waits for companions."""
@@ -51,9 +61,30 @@ class WriterThread:
         """Wait for the item's reply; cancelling the wait leaves the item in. Raises StoreUnknown, Unavailable."""
         if self.failed is not None:
             raise StoreUnknown(self.failed)
-        reply: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put(_Entry(item, reply))
-        return await reply
+        entry = _Entry(item, self._loop.create_future())
+        self._fresh.append(entry)
+        if not self._waiting:
+            self._hand_over()
+        elif len(self._fresh) == 1:
+            self._loop.call_soon(self._gathered, 0, 0)
+        self._waiting += 1
+        try:
+            return await entry.reply
+        finally:
+            self._waiting -= 1
+
+    def _gathered(self, before: int, turns: int) -> None:
+        """Hand over, unless the last turn of the loop has brought more: then another one may, too."""
+        count = len(self._fresh)
+        if before < count < self._batch_max and turns < TURNS_MAX:
+            self._loop.call_soon(self._gathered, count, turns + 1)
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        for entry in self._fresh:
+            self._queue.put(entry)
+        self._fresh.clear()
 
     def ride(self, item: Item) -> None:
         """Go with the next transaction."""
@@ -61,6 +92,7 @@ class WriterThread:
 
     async def stop(self) -> None:
         """End the thread after everything submitted so far."""
+        self._hand_over()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -107,7 +139,8 @@ class WriterThread:
             return
         # From here on nothing is put into the queue, as that happens on this loop, too; the rest is told here.
         self.failed = turn.failure
-        rest = []
+        rest = [entry.reply for entry in self._fresh]
+        self._fresh.clear()
         while not self._queue.empty():
             entry = self._queue.get_nowait()
             if entry is not None:

@@ -11,7 +11,7 @@ import pytest
 from gateway.store import points, schema, sqlite
 from gateway.store.items import Note
 from gateway.store.port import StoreUnknown
-from gateway.store.thread import GATHER_MAX_S, WriterThread
+from gateway.store.thread import GATHER_MAX_S, TURNS_MAX, WriterThread
 from gateway.store.writer import Writer
 from tests.unit.store.kit import START_MS, cipher
 
@@ -63,13 +63,19 @@ class Bench:
         self.pause = Pause()
         self.thread._pause = self.pause  # type: ignore[assignment]  # the only thing that would take real time
 
+    async def handed_over(self) -> None:
+        """Turn the loop until the thread has everything that was submitted."""
+        await asyncio.sleep(0)
+        while self.thread._fresh:
+            await asyncio.sleep(0)
+
     async def behind_a_commit(self, count: int) -> list[Any]:
         """Submit one item, and `count` more while its batch is being written."""
         self.gate.held = True
         first = asyncio.ensure_future(self.thread.submit(Note()))
         await asyncio.to_thread(self.gate.here.acquire)
         rest = [asyncio.ensure_future(self.thread.submit(Note())) for _ in range(count)]
-        await asyncio.sleep(0)
+        await self.handed_over()
         self.gate.held = False
         self.gate.go.release()
         return await asyncio.gather(first, *rest)
@@ -100,6 +106,71 @@ async def test_whatever_waits_goes_into_one_transaction(benches: Any) -> None:
     bench = benches()
     await bench.behind_a_commit(40)
     assert bench.gate.batches == 2
+
+
+async def test_what_the_loop_brings_turn_by_turn_is_handed_over_together(benches: Any) -> None:
+    bench = benches()
+    bench.gate.held = True
+    waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
+    await asyncio.to_thread(bench.gate.here.acquire)
+    for _ in range(TURNS_MAX - 1):
+        waiting.append(asyncio.ensure_future(bench.thread.submit(Note())))
+        await asyncio.sleep(0)
+        assert bench.thread._queue.empty()
+    await bench.handed_over()
+    assert bench.thread._queue.qsize() == TURNS_MAX - 1
+    bench.gate.held = False
+    bench.gate.go.release()
+    await asyncio.gather(*waiting)
+    assert bench.gate.batches == 2
+
+
+async def test_an_endless_stream_is_handed_over_all_the_same(benches: Any) -> None:
+    bench = benches()
+    bench.gate.held = True
+    waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
+    await asyncio.to_thread(bench.gate.here.acquire)
+    for _ in range(TURNS_MAX + 3):
+        waiting.append(asyncio.ensure_future(bench.thread.submit(Note())))
+        await asyncio.sleep(0)
+    assert not bench.thread._queue.empty()
+    bench.gate.held = False
+    bench.gate.go.release()
+    await asyncio.gather(*waiting)
+
+
+async def test_a_submission_beside_which_nobody_waits_is_handed_over_at_once(benches: Any) -> None:
+    bench = benches()
+    bench.gate.held = True
+    alone = asyncio.ensure_future(bench.thread.submit(Note()))
+    await asyncio.sleep(0)
+    assert not bench.thread._fresh
+    await asyncio.to_thread(bench.gate.here.acquire)
+    bench.gate.held = False
+    bench.gate.go.release()
+    await alone
+
+
+async def test_whoever_submits_before_the_end_is_served(benches: Any) -> None:
+    bench = benches()
+    waiting = [asyncio.ensure_future(bench.thread.submit(Note())) for _ in range(3)]
+    await asyncio.sleep(0)
+    await bench.thread.stop()
+    assert await asyncio.gather(*waiting) == [None] * 3
+
+
+async def test_who_is_not_handed_over_yet_hears_of_the_end_too(benches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = benches()
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("gateway.store.thread.take_turn", fail)
+    waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
+    await asyncio.to_thread(bench.thread._thread.join)
+    waiting.append(asyncio.ensure_future(bench.thread.submit(Note())))
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(result) for result in results} == {StoreUnknown}
 
 
 async def test_batches_are_capped(benches: Any) -> None:
@@ -146,7 +217,7 @@ async def test_everybody_hears_of_the_end(benches: Any, monkeypatch: pytest.Monk
     waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
     await asyncio.to_thread(bench.gate.here.acquire)
     waiting += [asyncio.ensure_future(bench.thread.submit(Note())) for _ in range(5)]
-    await asyncio.sleep(0)
+    await bench.handed_over()
     monkeypatch.setattr("gateway.store.thread.take_turn", fail)
     bench.gate.held = False
     bench.gate.go.release()
