@@ -81,15 +81,19 @@ class SshAdapter:
             except asyncssh.ChannelOpenError:
                 # A pooled connection that had died unnoticed: no channel stood, so nothing was asked, and a new one
                 # may be dialled. Whoever asks anew after a channel stood would be repeating the command.
-                if not self._was_dead(flight):
+                if not await self._was_dead(flight):
                     raise
             else:
                 return
             flight.start_over()
 
-    def _was_dead(self, flight: Flight) -> bool:
+    async def _was_dead(self, flight: Flight) -> bool:
         line = flight.line
-        if line is None or not (flight.reused and line.gatekeeper.lost and flight.stage is Stage.CONNECTED):
+        if line is None or not flight.reused or flight.stage is not Stage.CONNECTED:
+            return False
+        # The library refuses a channel as soon as it has dropped its transport, and says so in the loop's next turn.
+        await asyncio.sleep(0)
+        if not line.gatekeeper.lost:
             return False
         self._pool.give_back(line, keep=False, hard=True)
         flight.line = None

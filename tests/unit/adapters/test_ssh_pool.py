@@ -107,6 +107,18 @@ async def test_a_pooled_connection_that_died_is_dialled_anew_before_anything_is_
     assert stand.effects == 2
 
 
+async def test_a_pooled_connection_that_dies_in_the_very_step_is_dialled_anew(stand: Stand) -> None:
+    await stand.attempt()
+    (line,) = stand.adapter._pool._lines
+    # Its end is known to the library already, and not yet to anybody who is told of it.
+    line.last.abort()
+    assert line.alive
+    seen = await stand.attempt()
+
+    assert (seen.answered, seen.reused) == (True, False)
+    assert stand.effects == 2
+
+
 async def test_a_pooled_connection_that_dies_while_a_session_opens_is_dialled_anew(stand: Stand) -> None:
     stand.proxy.toxics.add("cut_at", attributes={"stage": "die"}, times=1)
     await stand.attempt(stand.proxied)
