@@ -49,11 +49,11 @@ class Secret:
     """A credential joined to the exchange at the last moment. Its text appears in no repr, log or error."""
 
     kind: str
-    """`bearer`, `header`, `basic` or `query`."""
+    """`bearer`, `header`, `basic`, `query` or `ssh_key`."""
     name: str
     """Header or query parameter that carries it (`Authorization` for bearer and basic)."""
     value: str = field(repr=False)
-    """The complete header or parameter value, for example `Bearer …`."""
+    """The complete header or parameter value, for example `Bearer …`; a private key, and its certificate below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,66 @@ class HttpExchange:
     secret: Secret | None = None
     is_read: bool = False
     """A probe, or an attempt of an action whose effect is `read`."""
+
+
+class HostVerb(StrEnum):
+    """What is asked of a host."""
+
+    RUN = "RUN"
+    """Run the command as this attempt, at most once."""
+    PROBE = "PROBE"
+    """Run the command with nothing that remembers it."""
+    ASK = "ASK"
+    """Run a status command, whose own output is the answer."""
+    STATUS = "STATUS"
+    """Say what became of the attempt."""
+    FENCE = "FENCE"
+    """See to it that an attempt which has not begun never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostTarget:
+    """Which host, as whom, believed by what. Built from the host definition, never from arguments."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+    credential: Secret
+    host_keys: tuple[str, ...] = ()
+    host_authorities: tuple[str, ...] = ()
+    revoked_keys: tuple[str, ...] = ()
+    allow_private: bool = False
+    jump: "HostTarget | None" = None
+    """The host to go through."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostExchange:
+    """One question to one host. The same words for every attempt of an operation."""
+
+    verb: HostVerb
+    argv: tuple[str, ...]
+    """The words of the command that is run by this exchange, if it runs one."""
+    command: tuple[str, ...]
+    """The words of the operation's own command: an answer about another one is no answer."""
+    target: HostTarget
+    store: str
+    """Absolute path of the record on the host."""
+    store_id: str
+    operation: str
+    attempt: int
+    """Counted from 1 among the sends of the operation."""
+    attempts_max: int
+    """No attempt beyond this one is ever sent: a fence that is to be final takes the places of all."""
+    issued_ms: int
+    """When the operation was first begun, milliseconds since the Unix epoch."""
+    connect_seconds: float
+    request_seconds: float
+    """Deadline from the start of connecting to the answer."""
+    body_max_bytes: int = 1_000_000
+    lock: str | None = None
+    """Name of a lock on the host to be held meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +263,23 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Release pooled resources. Attempts under way are aborted."""
+        ...
+
+
+class HostTransport(Protocol):
+    """The way to hosts. What `Transport.attempt` promises holds here too; of the hooks `before_send` is used.
+
+    An answer of the host is a whole answer (`Observation.answered`): its status is the command's exit status, 0 where
+    there is none, its header `Phase` says how far the command is, `Exited` stands there only if it ended, and its body
+    is JSON. Nothing but an answer in the agreed frame is one, whatever the session reported.
+    """
+
+    async def attempt(self, exchange: HostExchange, hooks: Hooks) -> Observation:
+        """Carry out one exchange and say what was seen."""
+        ...
+
+    async def close(self) -> None:
+        """Release pooled connections. Attempts under way are aborted."""
         ...
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from adapters.contract import Transport
+from adapters.contract import HostTransport, Transport
 from gateway.catalog.compile import compile_definition
 from gateway.catalog.registry import Catalog
 from gateway.engine.chance import Chance, Ids
@@ -54,6 +54,8 @@ class Ports:
     on_dead: Callable[[str], None]
     """Told once when the store's state is unknown or an invariant is broken: the process must end."""
     points: Points
+    hosts: HostTransport | None = None
+    """The way to hosts, for actions that run commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
     hub = Hub()
     journal = Journal(ports.store, ports.clock, ports.chance, hub, owner=ids.token())
     tasks = Tasks(_reporter(ports.on_dead))
-    outbound = Outbound(ports.transport, ports.credentials, ports.shaper, ports.clock)
+    outbound = Outbound(ports.transport, ports.credentials, ports.shaper, ports.clock, ports.hosts)
     looks = Looks(
         journal, outbound, ports.shaper, ports.points, concurrency_max=settings.recovery.probes_concurrency_max
     )

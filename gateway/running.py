@@ -12,6 +12,8 @@ import structlog
 
 from adapters.contract import Transport
 from adapters.http.client import HttpAdapter
+from adapters.ssh.client import SshAdapter
+from adapters.ssh.transport import RunnerTransport
 from gateway.assembly import Assembly, Ports, StoredDefinitions, assemble
 from gateway.catalog.lint import open_catalog
 from gateway.engine.chance import Chance
@@ -79,6 +81,8 @@ async def run_gateway(
     definitions = StoredDefinitions(catalog.definition(action) for action in catalog.actions.values())
     listeners: set[tuple[str, int]] = set()
     way = transport or HttpAdapter(clock, denied=lambda host, port: (host, port) in listeners)
+    sessions = SshAdapter(clock, denied=lambda host, port: (host, port) in listeners)
+    hosts = RunnerTransport(sessions, clock, lambda: chance.bytes(16).hex())
     dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def on_dead(reason: str) -> None:
@@ -101,12 +105,14 @@ async def run_gateway(
                 chance=chance,
                 on_dead=on_dead,
                 points=points or NoPoints(),
+                hosts=hosts,
             )
             async with _engine(settings, office, ports, dead) as running:
                 listeners.update(running.site.addresses)
                 yield running
     finally:
         await way.close()
+        await hosts.close()
 
 
 @asynccontextmanager

@@ -2,33 +2,28 @@
 
 import json
 from hashlib import sha256
-from typing import Final
 
-from pydantic import BaseModel
-
+from gateway.catalog.compile_command import compile_command
+from gateway.catalog.compile_parts import FORMAT, deadlines, dump, identify, output, reads
 from gateway.catalog.schema import ActionForm, BindForm, ServiceForm
 from gateway.catalog.schema_answers import AcceptedForm, PredicateForm, RateLimitForm, RuleForm, SourceForm
-from gateway.catalog.schema_lookup import FenceForm, IdentifyForm, ReconcileForm, RequestForm, SettleForm
+from gateway.catalog.schema_lookup import FenceForm, ReconcileForm, RequestForm, SettleForm
 from gateway.catalog.values import seconds, status_ranges
-from gateway.core.strictjson import Json, canonical
+from gateway.core.strictjson import canonical
 from gateway.model.action import (
     Accepted,
     Action,
     Bind,
     BindPlace,
-    Deadlines,
     Effect,
     Fence,
     FindingRule,
     HandleSource,
-    Identify,
     IdFormat,
-    Output,
     PositiveControl,
     Precondition,
     Predicate,
     RateLimit,
-    Reads,
     Reconcile,
     ReplayAfter5xx,
     RequestTemplate,
@@ -37,9 +32,6 @@ from gateway.model.action import (
     Settle,
 )
 from gateway.model.evidence import Finding
-
-FORMAT: Final = 1
-"""Version of the normalised definition. Definitions outlive the program that wrote them."""
 
 
 def definition_of(name: str, form: ActionForm, service: str, service_form: ServiceForm) -> bytes:
@@ -51,8 +43,8 @@ def definition_of(name: str, form: ActionForm, service: str, service_form: Servi
         {
             "format": FORMAT,
             "name": name,
-            "action": _dump(form),
-            "service": {"name": service} | _dump(service_form),
+            "action": dump(form),
+            "service": {"name": service} | dump(service_form),
         }
     )
 
@@ -62,6 +54,8 @@ def compile_definition(definition: bytes) -> Action:
     content = json.loads(definition)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("the definition was written in a format that this version does not know")
+    if "host" in content:
+        return compile_command(content, sha256(definition).hexdigest())
     service = dict(content["service"])
     name = service.pop("name")
     return _action(
@@ -70,22 +64,6 @@ def compile_definition(definition: bytes) -> Action:
         _service(name, ServiceForm.model_validate(service)),
         sha256(definition).hexdigest(),
     )
-
-
-def _dump(value: Json) -> Json:
-    """A form as JSON. What is absent stays absent, and a null that was written stays: `equals: null` is a test."""
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        return {
-            field.alias or name: _dump(getattr(value, name))
-            for name, field in fields.items()
-            if getattr(value, name) is not None or name in value.model_fields_set
-        }
-    if isinstance(value, dict):
-        return {key: _dump(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_dump(item) for item in value]
-    return value
 
 
 def _action(name: str, form: ActionForm, service: Service, digest: str) -> Action:
@@ -112,11 +90,11 @@ def _action(name: str, form: ActionForm, service: Service, digest: str) -> Actio
         reconcile=_reconcile(form.reconcile),
         resend=Resend(form.resend),
         attempts_max=form.attempts_max,
-        deadlines=_deadlines(form),
+        deadlines=deadlines(form),
         conflict_key=form.conflict_key,
         repeat_window_seconds=seconds(form.repeat_window),
-        reads=Reads(form.reads.consistency, seconds(form.reads.settle)) if form.reads else None,
-        output=_output(form),
+        reads=reads(form),
+        output=output(form),
         unknown_accepted=form.reason,
     )
 
@@ -210,7 +188,7 @@ def _reconcile(form: ReconcileForm | None) -> Reconcile | None:
     control = form.positive_control
     return Reconcile(
         request=_request(form.request),
-        identify=_identify(form.identify),
+        identify=identify(form.identify),
         rules=_rules(form.rules),
         compare=tuple(form.compare.items()),
         positive_control=PositiveControl(_request(control.request), predicate(control)) if control else None,
@@ -221,25 +199,9 @@ def _reconcile(form: ReconcileForm | None) -> Reconcile | None:
     )
 
 
-def _identify(form: IdentifyForm | str | None) -> Identify:
-    if isinstance(form, IdentifyForm):
-        return Identify(form.path, form.equals)
-    return Identify(state=form is not None)
-
-
 def _absence(form: SettleForm | FenceForm | str) -> Settle | Fence | None:
     if isinstance(form, SettleForm):
         return Settle(seconds(form.settle))
     if isinstance(form, FenceForm):
         return Fence(_request(form.fence.request), predicate(form.fence.won), predicate(form.fence.lost))
     return None
-
-
-def _deadlines(form: ActionForm) -> Deadlines:
-    given = form.deadlines
-    return Deadlines(seconds(given.connect), seconds(given.request), seconds(given.recovery), seconds(given.start))
-
-
-def _output(form: ActionForm) -> Output:
-    given = form.output
-    return Output(given.select, given.max_bytes, tuple(given.redact), tuple(given.personal), given.schema_)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from gateway.catalog.schema import ActionForm
 from gateway.catalog.schema_answers import PredicateForm, SourceForm
+from gateway.catalog.schema_declared import DeclaredForm
+from gateway.catalog.schema_hosts import CommandForm
 from gateway.catalog.schema_lookup import FenceForm, IdentifyForm, RequestForm
 from gateway.catalog.yamltext import Path
 from gateway.core.strictjson import Json
@@ -22,10 +24,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Declared:
     """An action under check: as written and as compiled."""
 
-    form: ActionForm
+    form: DeclaredForm
     action: Action
 
     @property
@@ -39,6 +41,20 @@ class Subject:
         """Arguments that every call has."""
         names = self.form.input.get("required")
         return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSubject(Declared):
+    """An action that runs a command."""
+
+    form: CommandForm
+
+
+@dataclass(frozen=True, slots=True)
+class Subject(Declared):
+    """An action that sends a request."""
+
+    form: ActionForm
 
     def requests(self) -> Iterator[tuple[Path, RequestForm]]:
         """Every request that the action may make, and where it is written."""

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from gateway.catalog.forms import read_form, unknown_field
 from gateway.catalog.mistake import Mistake, MistakesError
-from gateway.catalog.schema import ARRIVES, ActionForm, CatalogForm, ServiceForm
+from gateway.catalog.schema import ARRIVES, ActionForm, CatalogForm, ServiceForm, runs_command
+from gateway.catalog.schema_hosts import CommandForm, HostForm
 from gateway.catalog.values import NAME_RULE, is_name
 from gateway.catalog.yamltext import Document, Path, read_yaml
 from gateway.core.strictjson import Json
@@ -23,7 +24,7 @@ FormT = TypeVar("FormT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[FormT]):
-    """A service or an action, and where it is written."""
+    """A service, a host or an action, and where it is written."""
 
     document: Document
     path: Path
@@ -39,12 +40,15 @@ class Loaded:
     """What the files say, as far as it could be read."""
 
     services: dict[str, Entry[ServiceForm]] = field(default_factory=dict)
-    actions: dict[str, Entry[ActionForm]] = field(default_factory=dict)
+    hosts: dict[str, Entry[HostForm]] = field(default_factory=dict)
+    actions: dict[str, Entry[ActionForm | CommandForm]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     """Every service that is written somewhere, readable or not."""
+    host_names: set[str] = field(default_factory=set)
+    """Every host, likewise."""
     mistakes: list[Mistake] = field(default_factory=list)
     complete: bool = True
-    """Every file could be read as YAML: a service that is not among `names` does not exist."""
+    """Every file could be read as YAML: what is not among the names does not exist."""
 
 
 def read_folder(folder: FilePath) -> dict[str, bytes]:
@@ -87,7 +91,7 @@ def _take(document: Document, loaded: Loaded) -> None:
         return
     known = [field.alias or name for name, field in CatalogForm.model_fields.items()]
     loaded.mistakes += [unknown_field(document, (word,), known, ARRIVES) for word in top if word not in known]
-    for kind in ("services", "actions"):
+    for kind in ("services", "hosts", "actions"):
         entries = top.get(kind)
         if entries is not None and not isinstance(entries, dict):
             detail = f"“{kind}” is a mapping of names to definitions."
@@ -107,10 +111,20 @@ def _take_entry(document: Document, path: Path, loaded: Loaded) -> None:
         service, mistakes = read_form(document, path, ServiceForm, ARRIVES)
         if service is not None:
             mistakes += _add(loaded.services, Entry(document, path, service))
+    elif kind == "hosts":
+        loaded.host_names.add(name)
+        host, mistakes = read_form(document, path, HostForm, ARRIVES)
+        if host is not None:
+            mistakes += _add(loaded.hosts, Entry(document, path, host))
     else:
-        action, mistakes = read_form(document, path, ActionForm, ARRIVES)
+        action: ActionForm | CommandForm | None
+        if runs_command(document.value[kind][name]):
+            action, mistakes = read_form(document, path, CommandForm, ARRIVES)
+        else:
+            action, mistakes = read_form(document, path, ActionForm, ARRIVES)
         if action is not None:
-            mistakes += _add(loaded.actions, Entry(document, path, action))
+            written: Entry[ActionForm | CommandForm] = Entry(document, path, action)
+            mistakes += _add(loaded.actions, written)
     loaded.mistakes += mistakes
 
 

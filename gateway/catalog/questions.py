@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.catalog.finding import Finding, Subject
-from gateway.model.action import Action, BindPlace, Effect, Fence, ReplayAfter5xx, Resend, Settle
+from gateway.catalog.finding import Declared, Finding
+from gateway.model.action import Action, BindPlace, Effect, Fence, Marker, ReplayAfter5xx, Resend, Settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Answered:
     sentence: str
 
 
-def question_rules(subject: Subject) -> Iterator[Finding]:
+def question_rules(subject: Declared) -> Iterator[Finding]:
     """An irreversible action that answers none of them is refused; each other gap is a warning."""
     action = subject.action
     if action.is_read:
@@ -35,6 +35,8 @@ def question_rules(subject: Subject) -> Iterator[Finding]:
 
 def questions(action: Action) -> Sequence[Answered]:
     """What binds repeats, where the outcome is looked up, and what remains when the connection breaks."""
+    if action.marker is not None:
+        return _of_a_command(action)
     bound = action.bind.place is not BindPlace.NONE
     looks = action.reconcile is not None
     absence = action.reconcile.absence if action.reconcile else None
@@ -56,6 +58,30 @@ def questions(action: Action) -> Sequence[Answered]:
             "What evidence remains when the connection breaks?",
             absence is not None or repeats,
             _remains(absence, repeats=repeats),
+        ),
+    )
+
+
+def _of_a_command(action: Action) -> Sequence[Answered]:
+    by_runner, looks = action.marker is Marker.RUNNER, action.reconcile is not None
+    fenced = action.reconcile is not None and isinstance(action.reconcile.absence, Fence)
+    return (
+        Answered(
+            "What binds repeats to one operation?",
+            by_runner,
+            "The runner on the host, which runs each attempt at most once." if by_runner else "Nothing.",
+        ),
+        Answered(
+            "Where can the outcome be looked up?",
+            looks,
+            "On the host itself." if looks else "Nowhere; say “marker: runner”.",
+        ),
+        Answered(
+            "What evidence remains when the connection breaks?",
+            fenced,
+            "A fence decides whether the command can still run."
+            if fenced
+            else "Absence is never conclusive; let the runner keep the record, and add a rule that finds absence.",
         ),
     )
 

@@ -7,7 +7,7 @@ import jsonschema_rs
 from jmespath.exceptions import JMESPathError
 
 from gateway.catalog.arguments import compile_schema
-from gateway.catalog.finding import Finding, Subject
+from gateway.catalog.finding import Declared, Finding, Subject
 from gateway.catalog.rules_names import fits_text, unknown_names
 from gateway.catalog.schema_lookup import IdentifyForm
 from gateway.catalog.yamltext import Path
@@ -18,7 +18,7 @@ from gateway.core.template import HEADER_NAME
 
 
 def value_rules(subject: Subject) -> Iterator[Finding]:
-    """Placeholders outside requests: in what is compared, and in the conflict key."""
+    """Placeholders outside requests: in what is compared."""
     form = subject.form
     for path, test in subject.tests():
         yield from unknown_names((*path, "equals"), test.equals, subject)
@@ -27,9 +27,14 @@ def value_rules(subject: Subject) -> Iterator[Finding]:
             yield Finding((*path, "header"), "This is no name of a header.", "For example X-RateLimit-Remaining.")
     if form.reconcile:
         yield from unknown_names(("reconcile", "compare"), form.reconcile.compare, subject)
-        yield from _comparable(form.reconcile.compare, subject)
+        yield from comparable(form.reconcile.compare, subject)
         if isinstance(form.reconcile.identify, IdentifyForm):
             yield from unknown_names(("reconcile", "identify", "equals"), form.reconcile.identify.equals, subject)
+
+
+def conflict_rules(subject: Declared) -> Iterator[Finding]:
+    """The conflict key is built from arguments that every call has."""
+    form = subject.form
     if form.conflict_key is None:
         return
     yield from unknown_names(("conflict_key",), form.conflict_key, subject)
@@ -55,7 +60,7 @@ def expression_rules(subject: Subject) -> Iterator[Finding]:
             yield Finding(path, "This is no JMESPath expression.", "For example state, data.id or items[0].status.")
 
 
-def schema_rules(subject: Subject) -> Iterator[Finding]:
+def schema_rules(subject: Declared) -> Iterator[Finding]:
     """The schemas of arguments and result: they compile, and nothing in them reaches out for more."""
     form = subject.form
     yield from _schema(("input",), form.input)
@@ -73,7 +78,7 @@ def schema_rules(subject: Subject) -> Iterator[Finding]:
         yield Finding(("input", "required"), f"“{name}” is required and not declared.", "Add it to “properties”.")
 
 
-def output_rules(subject: Subject) -> Iterator[Finding]:
+def output_rules(subject: Declared) -> Iterator[Finding]:
     """Names of members to mask are plain names, each given once."""
     for field in ("redact", "personal"):
         seen: set[str] = set()
@@ -86,7 +91,8 @@ def output_rules(subject: Subject) -> Iterator[Finding]:
             seen.add(name)
 
 
-def _comparable(compare: Mapping[str, Json], subject: Subject) -> Iterator[Finding]:
+def comparable(compare: Mapping[str, Json], subject: Declared) -> Iterator[Finding]:
+    """What is compared must be there."""
     for path, value in compare.items():
         for name in sorted(names_in(value)):
             if name in subject.arguments and name not in subject.required:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from gateway.catalog.finding import Finding, Subject
+from gateway.catalog.finding import Declared, Finding
 from gateway.catalog.mistake import did_you_mean
 from gateway.catalog.yamltext import Path
 from gateway.core.placeholders import RESERVED, Name, names_in, parts
 from gateway.core.strictjson import Json
 
 
-def unknown_names(where: Path, value: Json, subject: Subject) -> Iterator[Finding]:
+def unknown_names(where: Path, value: Json, subject: Declared) -> Iterator[Finding]:
     """Placeholders that name nothing, or whose value does not fit where they stand."""
     known = set(subject.arguments) | RESERVED
     for path, text in _texts(value, where):

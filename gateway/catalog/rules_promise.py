@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from gateway.catalog.finding import Finding, Subject
+from gateway.catalog.finding import Declared, Finding, Subject
 from gateway.catalog.schema import BindForm
 from gateway.catalog.schema_answers import RuleForm
 from gateway.catalog.schema_lookup import IdentifyForm
@@ -187,7 +187,7 @@ def answer_rules(subject: Subject) -> Iterator[Finding]:
         yield Finding((), "Nothing says what a 409 of this service means.", hint, warning=True)
 
 
-def deadline_rules(subject: Subject) -> Iterator[Finding]:
+def deadline_rules(subject: Declared) -> Iterator[Finding]:
     """Deadlines nest: connecting within the request, the request within recovery."""
     given = subject.action.deadlines
     for name in ("connect", "request", "recovery", "start"):

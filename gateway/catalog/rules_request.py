@@ -40,7 +40,7 @@ def service_rules(form: ServiceForm) -> Iterator[Finding]:
         yield Finding(where, "A placeholder cannot stand in the address of a service.", "Declare one service per host.")
     elif _PATH_TEXT.fullmatch(pieces.path) is None or _has_steps(pieces.path.strip("/")):
         yield Finding(where, "The path of the address is not plain.", "Leave out “..”, empty parts and odd characters.")
-    local = _is_local(host)
+    local = is_local(host)
     if pieces.scheme == "http" and not (local or form.allow_private):
         yield Finding(where, "Without TLS everyone on the way can read and change requests.", "Use https.")
     if local and not form.allow_private:
@@ -156,7 +156,8 @@ def _has_steps(path: str) -> bool:
     return bool(path) and any(segment.lower().replace("%2e", ".") in {"", ".", ".."} for segment in path.split("/"))
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
+    """Whether a name or address is one of this machine or of a private network."""
     if host.lower() in _ALL_ARE_LOCAL or host.lower().endswith(".localhost"):
         return True
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from gateway.catalog.schema_answers import (
@@ -15,17 +15,14 @@ from gateway.catalog.schema_answers import (
     Test,
     Tests,
 )
+from gateway.catalog.schema_declared import DeclaredForm, ServiceLimitsForm
+from gateway.catalog.schema_hosts import CommandForm, HostForm
 from gateway.catalog.schema_lookup import ReconcileForm, RequestForm
-from gateway.catalog.values import Bytes, Duration, Name, Word, problem
+from gateway.catalog.values import Duration, Name, Word, problem
 from gateway.core.strictjson import Json
 
 ARRIVES: Final[Mapping[str, str]] = {
-    "hosts": "SSH actions",
-    "host": "SSH actions",
-    "command": "SSH actions",
-    "marker": "SSH actions",
-    "lock": "SSH actions",
-    "steps": "SSH actions",
+    "steps": "commands in steps",
     "approval": "approvals",
     "preview": "approvals",
     "ask": "approvals",
@@ -83,46 +80,10 @@ class PreconditionForm(Form):
         return self
 
 
-class DeadlinesForm(Form):
-    connect: Duration = "5s"
-    request: Duration = "10s"
-    """Bounds one attempt."""
-    recovery: Duration = "5m"
-    """Bounds the search for the truth, from the first attempt on."""
-    start: Duration = "1h"
-    """Bounds the wait for a place."""
+class ActionForm(DeclaredForm):
+    """An action that sends a request to a service."""
 
-
-class ReadsForm(Form):
-    """What a read that decides writes may be trusted for."""
-
-    consistency: Literal["strong", "eventual"] = "strong"
-    settle: Duration = "0s"
-    """How long a write may stay invisible to this read."""
-
-
-class OutputForm(Form):
-    """What the caller may see of the answer."""
-
-    select: Word | None = None
-    """JMESPath applied to the body."""
-    max_bytes: Bytes = 65_536
-    redact: list[Word] = Field(default_factory=list)
-    """Names of members whose values are masked wherever they occur."""
-    personal: list[Word] = Field(default_factory=list)
-    """Names of members that hold personal data."""
-    schema_: Annotated[Json, Field(alias="schema")] = None
-    """JSON Schema of the result."""
-
-
-class ActionForm(Form):
-    """One action."""
-
-    description: Annotated[Word, Field(max_length=2000)]
-    effect: Literal["read", "reversible", "irreversible"]
     service: Word
-    input: dict[str, Json]
-    """JSON Schema 2020-12 of the arguments."""
     request: RequestForm
     precondition: PreconditionForm | None = None
     bind: BindForm | None = None
@@ -141,30 +102,6 @@ class ActionForm(Form):
     reconcile: ReconcileForm | None = None
     resend: Literal["never", "same_key", "on_absence"] = "never"
     """When another attempt may follow one that may have been carried out."""
-    attempts_max: int = Field(default=3, ge=1, le=20)
-    deadlines: DeadlinesForm = DeadlinesForm()
-    conflict_key: Word | None = None
-    """Operations with the same key never run at the same time: `deploy:{environment}`."""
-    repeat_window: Duration = "10m"
-    """How long after the end the same request is taken for a repeat."""
-    reads: ReadsForm | None = None
-    output: OutputForm = OutputForm()
-    unknown_accepted: Literal[True] | None = None
-    """The owner accepts that an unknown outcome of this irreversible action stays unknown."""
-    reason: Word | None = None
-    """Why `unknown_accepted` is acceptable."""
-
-    @model_validator(mode="after")
-    def _reasoned(self) -> Self:
-        if (self.unknown_accepted is None) != (self.reason is None):
-            given = "reason" if self.unknown_accepted is None else "unknown_accepted"
-            raise problem("“unknown_accepted: true” and “reason” go together.", "Say why nobody needs to know.", given)
-        return self
-
-
-class ServiceLimitsForm(Form):
-    concurrency: int = Field(default=8, ge=1, le=10_000)
-    """Attempts under way at once."""
 
 
 class ServiceForm(Form):
@@ -185,10 +122,29 @@ class ServiceForm(Form):
     """`reuse` keeps connections open between reads; writes never share one."""
 
 
+_OF_A_COMMAND: Final = frozenset({"host", "command", "marker", "lock", "steps"})
+_OF_A_REQUEST: Final = frozenset({"service", "request"})
+
+
+def runs_command(value: Json) -> bool:
+    """Whether an action as it is written is one on a host, so that mistakes are told about that form only."""
+    return isinstance(value, dict) and not _OF_A_COMMAND.isdisjoint(value) and _OF_A_REQUEST.isdisjoint(value)
+
+
+def _kind_of_action(value: Json) -> str:
+    return "Command" if isinstance(value, CommandForm) or runs_command(value) else "Request"
+
+
+AnyAction = Annotated[
+    Annotated[ActionForm, Tag("Request")] | Annotated[CommandForm, Tag("Command")], Discriminator(_kind_of_action)
+]
+
+
 class CatalogForm(Form):
     """A catalog file."""
 
     services: dict[Name, ServiceForm] = Field(default_factory=dict)
-    actions: dict[Name, ActionForm] = Field(default_factory=dict)
+    hosts: dict[Name, HostForm] = Field(default_factory=dict)
+    actions: dict[Name, AnyAction] = Field(default_factory=dict)
     schema_: Annotated[SkipJsonSchema[str | None], Field(alias="$schema")] = None
     """Ignored; some editors look for it."""

@@ -158,7 +158,7 @@ class Driver:
         )
         action = live.action
         seen = await self._outbound.send(
-            action, live.request, hooks, is_read=action.is_read, body_max_bytes=self._answer_max_bytes
+            action, live.request, hooks, is_read=action.is_read, body_max_bytes=self._answer_max_bytes, about=live
         )
         self._points.hit("send.after_answer")
         await self._keep(live, number, seen)

@@ -139,6 +139,10 @@ class Doorkeeper:
         """An action that could not be sent is refused before it exists."""
         if action.service.credential is not None:
             self._credentials.secret_for(action.service.credential, known_origin(action.service.base_url))
+        host = action.service.host
+        while host is not None:
+            self._credentials.secret_for(host.credential, host.origin)
+            host = host.jump
 
     def check_quarantine(self, action: Action) -> None:
         """After a restore nobody knows what was already sent: writes wait for an operator."""

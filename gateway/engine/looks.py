@@ -118,7 +118,7 @@ class Looks:
         hooks = Hooks(before_send=self._refusal)
         async with self._places:
             return await self._outbound.send(
-                live.action, request, hooks, is_read=is_read, body_max_bytes=BODY_MAX_BYTES
+                live.action, request, hooks, is_read=is_read, body_max_bytes=BODY_MAX_BYTES, about=live
             )
 
     def _refusal(self) -> str | None:

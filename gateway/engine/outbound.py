@@ -1,11 +1,25 @@
 """The one function through which a request of any kind leaves: credential joined last, answer masked first."""
 
-from adapters.contract import Hooks, HttpExchange, HttpTarget, Observation, Phase, Transport
+import orjson
+
+from adapters.contract import (
+    Hooks,
+    HostExchange,
+    HostTarget,
+    HostTransport,
+    HostVerb,
+    HttpExchange,
+    HttpTarget,
+    Observation,
+    Phase,
+    Transport,
+)
 from gateway.core.template import Rendered, known_origin
 from gateway.engine.clock import Clock
+from gateway.engine.live import Live
 from gateway.engine.ports import Credentials, Shaper
-from gateway.model.action import Action
-from gateway.model.problem import Problem
+from gateway.model.action import Action, Host
+from gateway.model.problem import Problem, present
 
 
 def target_of(action: Action) -> HttpTarget:
@@ -24,17 +38,39 @@ def target_of(action: Action) -> HttpTarget:
 class Outbound:
     """Sends exchanges. Whoever calls it for a write has made the begin durable before."""
 
-    def __init__(self, transport: Transport, credentials: Credentials, shaper: Shaper, clock: Clock) -> None:
-        """All are ports."""
+    def __init__(
+        self,
+        transport: Transport,
+        credentials: Credentials,
+        shaper: Shaper,
+        clock: Clock,
+        hosts: HostTransport | None = None,
+    ) -> None:
+        """All are ports. `hosts` is needed once an action runs on a host."""
         self._transport = transport
+        self._hosts = hosts
         self._credentials = credentials
         self._shaper = shaper
         self._clock = clock
 
     async def send(
-        self, action: Action, request: Rendered, hooks: Hooks, *, is_read: bool, body_max_bytes: int
+        self,
+        action: Action,
+        request: Rendered,
+        hooks: Hooks,
+        *,
+        is_read: bool,
+        body_max_bytes: int,
+        about: Live | None = None,
     ) -> Observation:
-        """Carry out one exchange. A credential that is missing now is an observation: nothing left."""
+        """Carry out one exchange. A credential that is missing now is an observation: nothing left.
+
+        `about` names the operation: a host is asked by it, a service by the request alone.
+        """
+        host = action.service.host
+        if host is not None:
+            live = present(about, "a host is asked about an operation")
+            return await self._to_host(host, live, request, hooks, body_max_bytes)
         target = target_of(action)
         name = action.service.credential
         try:
@@ -54,6 +90,48 @@ class Outbound:
         )
         return self._shaper.mask(await self._transport.attempt(exchange, hooks))
 
+    async def _to_host(
+        self, host: Host, live: Live, request: Rendered, hooks: Hooks, body_max_bytes: int
+    ) -> Observation:
+        operation, action = live.operation, live.action
+        try:
+            target = self._host_target(host)
+        except Problem as problem:
+            return self._unsent(problem.detail)
+        exchange = HostExchange(
+            verb=HostVerb(request.method),
+            argv=_words(request),
+            command=_words(live.request),
+            target=target,
+            store=host.store,
+            store_id=host.store_id,
+            operation=operation.id,
+            # Fences have numbers of their own here and none on the host.
+            attempt=max(len(operation.sends), 1),
+            attempts_max=action.attempts_max,
+            issued_ms=operation.begun_ms or operation.created_ms,
+            connect_seconds=action.deadlines.connect_seconds,
+            request_seconds=action.deadlines.request_seconds,
+            body_max_bytes=body_max_bytes,
+            lock=action.lock,
+        )
+        hosts = present(self._hosts, "whoever serves actions on hosts has a way to them")
+        return self._shaper.mask(await hosts.attempt(exchange, hooks))
+
+    def _host_target(self, host: Host) -> HostTarget:
+        return HostTarget(
+            name=host.name,
+            address=host.address,
+            port=host.port,
+            user=host.user,
+            credential=self._credentials.secret_for(host.credential, host.origin),
+            host_keys=host.host_keys,
+            host_authorities=host.host_authorities,
+            revoked_keys=host.revoked_keys,
+            allow_private=host.allow_private,
+            jump=None if host.jump is None else self._host_target(host.jump),
+        )
+
     def _unsent(self, summary: str) -> Observation:
         wall_ms = self._clock.wall_ms()
         return Observation(
@@ -64,3 +142,8 @@ class Outbound:
             closed_boot_ms=self._clock.boot_ms(),
             summary=summary,
         )
+
+
+def _words(request: Rendered) -> tuple[str, ...]:
+    """The words that a request to a host carries."""
+    return tuple(orjson.loads(request.body)["argv"]) if request.body else ()

@@ -52,8 +52,8 @@ by `make docs`.
 - A *test* is a status, or a mapping in which every given part must hold; see [Predicate](#predicate).
 - `{name}` in a request stands for an argument, or for one of the gateway's own values: `{operation_id}`,
   `{operation_uuid}` and `{operation_hex}` (the operation's id in three forms), `{run}`, `{correlation_id}`. Quote what
-  begins with a brace. An optional argument that is absent drops its header, parameter or member. `{{name}}` stands for
-  the text `{name}`.
+  begins with a brace. An optional argument that is absent drops its header, parameter or member; in a command it is a
+  mistake. `{{name}}` stands for the text `{name}`.
 
 ## The three questions
 
@@ -68,9 +68,26 @@ unanswered:
    request can be held up, `fence` if the place can be occupied, else nothing. And `resend`, if a repeat is safe.
 
 An irreversible action without any answer needs `unknown_accepted: true` and a `reason`.
+
+For a command on a host the runner answers all three (`marker: runner`): it travels with the command and needs nothing
+on the host but `sh`, remembers in the host's `store` what it was told to run, runs each attempt at most once, and can
+see to it that a late one never runs. A status command of your own (`reconcile.command`) may tell what became of it instead.
 """
 
-_ORDER = ("Service", "Action", "Request", "Bind", "Reconcile", "Accepted", "Rejected", "Predicate", "Rule", "Deadlines")
+_ORDER = (
+    "Service",
+    "Host",
+    "Action",
+    "Command",
+    "Request",
+    "Bind",
+    "Reconcile",
+    "Accepted",
+    "Rejected",
+    "Predicate",
+    "Rule",
+    "Deadlines",
+)
 
 
 def settings_text() -> str:
@@ -149,7 +166,10 @@ def catalog_text() -> str:
     forms: dict[str, Schema] = {name.removesuffix("Form"): form for name, form in schema["$defs"].items()}
     order = [*_ORDER, *sorted(set(forms) - set(_ORDER))]
     parts = [_CATALOG_HEAD, "## At the top of a file\n"]
-    parts.append("`services` maps names to a [Service](#service), `actions` maps names to an [Action](#action).\n")
+    parts.append(
+        "`services` maps names to a [Service](#service), `hosts` names to a [Host](#host), and `actions` names to an"
+        " [Action](#action) that sends a request to a service, or to a [Command](#command) that runs on a host.\n"
+    )
     parts.append("## Not yet\n\nThese fields are known and refused until their part exists: " + _arriving() + ".\n")
     for name in order:
         parts.append(f"## {name}\n\n{forms[name].get('description', '')}\n")
@@ -168,7 +188,8 @@ def _form_table(form: Schema, forms: Mapping[str, Schema]) -> str:
         if name in required:
             default = "required"
         elif field.get("default") is None or isinstance(field["default"], dict | list):
-            default = "`2xx`" if name == "success" else ""
+            of_command = "exit" in (field.get("default") or {})
+            default = ("`exit: 0`" if of_command else "`2xx`") if name == "success" else ""
         else:
             default = f"`{field['default']}`"
         said = field.get("description") or _said_of(field, forms)

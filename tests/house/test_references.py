@@ -3,6 +3,7 @@
 import re
 
 from gateway.catalog.schema import ActionForm, CatalogForm, ServiceForm
+from gateway.catalog.schema_hosts import CommandForm, HostForm
 from gateway.core.repeat import may_repeat
 from gateway.core.transitions import ARROWS, diagram
 from gateway.engine.ports import POINTS
@@ -26,9 +27,9 @@ def test_the_catalog_page_explains_every_field_or_names_its_form() -> None:
     rows = re.findall(r"^\| `([\w$]+)` \| (.+?) \|", page, re.MULTILINE)
 
     names = {name for name, _ in rows}
-    for form in (ActionForm, ServiceForm):
+    for form in (ActionForm, ServiceForm, CommandForm, HostForm):
         assert {field.alias or name for name, field in form.model_fields.items()} <= names
-    assert {"services", "actions"} <= set(CatalogForm.model_fields)
+    assert {"services", "hosts", "actions"} <= set(CatalogForm.model_fields)
     assert [name for name, kind in rows if not kind.strip()] == []
 
 

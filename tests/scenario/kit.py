@@ -154,6 +154,7 @@ class Home:
                 name: {"base_url": given, "allow_private": True} if isinstance(given, str) else given
                 for name, given in services.items()
             },
+            "hosts": more.pop("hosts", {}),
             "actions": dict(actions),
         }
         for old in (self.folder / "catalog").glob("*.yaml"):

@@ -11,6 +11,8 @@ from gateway.model.action import FindingRule, Identify, Reconcile
 from gateway.model.evidence import Finding
 from gateway.model.operation import Executed, Operation
 
+_HTTP_STATUS_MIN = 100
+
 
 def read_probe(
     reconcile: Reconcile, operation: Operation, observation: Observation, variables: Mapping[str, Any]
@@ -42,8 +44,23 @@ def read_rules(
     for rule in rules:
         if matches(rule.when, answer, variables):
             executed = Executed(rule.executed) if rule.executed is not None else None
-            return Sighting(rule.finding, f"the service answered {answer.status}: {rule.finding.value}", executed)
-    return Sighting(Finding.INCONCLUSIVE, f"answer {answer.status} matches no rule")
+            return Sighting(rule.finding, f"{_told(observation)}: {rule.finding.value}", executed)
+    return Sighting(Finding.INCONCLUSIVE, _unread(observation))
+
+
+def _told(observation: Observation) -> str:
+    # A host's answer has an exit status or none in this place, and a sentence of its own.
+    status = observation.status
+    return observation.summary if (status or 0) < _HTTP_STATUS_MIN else f"the service answered {status}"
+
+
+def _unread(observation: Observation) -> str:
+    status = observation.status
+    return (
+        f"{observation.summary}; no rule fits"
+        if (status or 0) < _HTTP_STATUS_MIN
+        else f"answer {status} matches no rule"
+    )
 
 
 def _state_doubt(operation: Operation, finding: Finding) -> str | None:

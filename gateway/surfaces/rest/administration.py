@@ -59,9 +59,11 @@ class MadeKey(Document):
 class CredentialRequest(Document):
     """The body of `PUT /v1/credentials/{name}`. The value is sent to `origin` only and never shown again."""
 
-    kind: Literal["bearer", "header", "basic", "query"]
-    value: str = Field(min_length=4, max_length=8192, description="For `basic` as user:password.")
-    origin: str = Field(pattern=r"^https?://[^\s/?#@]{1,290}/?$", description="scheme://host[:port]")
+    kind: Literal["bearer", "header", "basic", "query", "ssh_key"]
+    value: str = Field(
+        min_length=4, max_length=8192, description="For `basic` as user:password, for `ssh_key` a file of ssh-keygen's."
+    )
+    origin: str = Field(pattern=r"^(?:https?|ssh)://[^\s/?#@]{1,290}/?$", description="scheme://host[:port]")
     header_name: str | None = Field(
         default=None,
         pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",

@@ -2,12 +2,15 @@
 
 from gateway.catalog.finding import Subject
 from gateway.catalog.load import load
+from gateway.catalog.schema import ActionForm
 from tests.unit.catalog.examples import FILE, compiled
 from tests.unit.catalog.test_compile import FULL
 
 
 def subject() -> Subject:
-    return Subject(load({FILE: FULL.encode()}).actions["things.put"].form, compiled(FULL, "things.put"))
+    form = load({FILE: FULL.encode()}).actions["things.put"].form
+    assert isinstance(form, ActionForm)
+    return Subject(form, compiled(FULL, "things.put"))
 
 
 def test_every_request_is_seen() -> None:

@@ -1,0 +1,181 @@
+"""Commands over SSH, whatever becomes of the session: the outcome is the host's truth, and nothing runs twice."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.kit import LOOK_SECONDS, Document, Home
+from tests.scenario.ssh_kit import command, hosted, marks
+
+NAME = "v7"
+SLOW = 'until [ -e "$1.go" ]; do sleep 0.05; done'
+
+
+def probes(document: Document) -> int:
+    """Looks so far."""
+    return int((document["reconcile"] or {"probes": 0})["probes"])
+
+
+async def test_a_command_that_ends_with_0_is_a_success_with_its_output(home: Home, tmp_path: Path) -> None:
+    script = 'printf "moved to %s\\n" "$3"; printf "\\377warned" >&2'
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path, script)}) as world:
+        done = await world.api.begin("migrate", name=NAME, wait=20)
+
+        assert (done["outcome"], done["executed"], done["basis"]) == ("success", "yes", "answer"), done
+        assert done["result"]["stdout"] == {"text": "moved to v7\n", "bytes": 12, "gap": 0, "tail": ""}
+        assert done["result"]["stderr"]["text"] == "\ufffdwarned"
+        assert (done["result"]["exit"], done["result"]["phase"]) == (0, "exited")
+        assert world.runs == [done["operation_id"]]
+
+
+async def test_a_command_that_fails_is_an_error_that_was_executed(home: Home, tmp_path: Path) -> None:
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path, "echo half >&2; exit 3")}) as world:
+        failed = await world.api.begin("migrate", name=NAME, wait=20)
+
+        assert (failed["outcome"], failed["executed"], failed["basis"]) == ("error", "yes", "answer"), failed
+        assert failed["error"]["status"] == 3
+        assert failed["result"]["stderr"]["text"] == "half\n"
+        assert world.runs == [failed["operation_id"]]
+
+
+@pytest.mark.parametrize(("script", "outcome"), [("", "success"), ("exit 3", "error")])
+async def test_a_session_lost_after_the_command_began_is_unknown_and_then_what_the_host_says(
+    home: Home, tmp_path: Path, script: str, outcome: str
+) -> None:
+    """D16, hashicorp/terraform#391: a lost session was taken for the end of a job that went on."""
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path, f"{SLOW}; {script}")}) as world:
+        world.proxy.toxics.add("cut_at", attributes={"stage": "ran"}, times=1)
+        begun = await world.api.begin("migrate", name=NAME)
+
+        lost = await world.api.until(
+            begun["operation_id"],
+            lambda seen: seen["evidence"][-1:] != [] and seen["evidence"][-1]["finding"] == "in_progress",
+        )
+        assert (lost["state"], lost["outcome"], lost["executed"]) == ("in_doubt", "unknown", "unknown")
+
+        (tmp_path / "runs.go").touch()
+        ended = await world.api.settled(begun["operation_id"])
+        assert (ended["outcome"], ended["executed"], ended["basis"]) == (outcome, "yes", "probe"), ended
+        assert world.runs == [begun["operation_id"]]
+
+
+async def test_a_session_lost_before_the_command_ran_ends_in_a_fence_and_not_executed(
+    home: Home, tmp_path: Path
+) -> None:
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path)}) as world:
+        world.service.plan.add("ssh_accept_abort")
+        begun = await world.api.begin("migrate", name=NAME)
+
+        ended = await world.api.settled(begun["operation_id"])
+        assert (ended["outcome"], ended["executed"], ended["basis"]) == ("error", "no", "fence"), ended
+        assert world.runs == []
+
+
+async def test_a_delivery_that_comes_after_the_verdict_meets_the_fence(home: Home, tmp_path: Path) -> None:
+    quick = {"connect": "1s", "request": "2s", "recovery": "1m"}
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path, deadlines=quick)}) as world:
+        world.proxy.toxics.add("hold_at", stream="upstream", attributes={"stage": "accepted"}, times=1)
+        begun = await world.api.begin("migrate", name=NAME)
+
+        ended = await world.api.settled(begun["operation_id"])
+        assert (ended["outcome"], ended["executed"], ended["basis"]) == ("error", "no", "fence"), ended
+
+        before = world.stages.count("ended")
+        assert world.proxy.release() >= 1
+        await world.ended(before + 1)
+        assert world.runs == []
+        assert (await world.api.get(begun["operation_id"]))["executed"] == "no"
+
+
+@pytest.mark.parametrize("stage", ["connected", "login", "opened", "asked", "accepted", "ran", "output", "ended"])
+async def test_wherever_the_line_is_cut_the_outcome_is_the_hosts_truth(home: Home, tmp_path: Path, stage: str) -> None:
+    """D17, ansible/ansible#75142: a plugin's own retries made four attempts of one command."""
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path)}) as world:
+        world.proxy.toxics.add("cut_at", attributes={"stage": stage}, times=1)
+        begun = await world.api.begin("migrate", name=NAME)
+
+        ended = await world.api.settled(begun["operation_id"])
+        assert ended["executed"] == ("yes" if world.runs else "no"), (ended, world.runs)
+        assert len(world.runs) <= 1
+        assert (ended["outcome"] == "success") is (len(world.runs) == 1)
+
+
+async def test_a_status_command_of_ones_own_tells_what_became_of_it(home: Home, tmp_path: Path) -> None:
+    status = {
+        "command": ["/bin/sh", "-c", 'cat "$1"', "status", str(tmp_path / "status.json")],
+        "identify": {"path": "operation_id", "equals": "{operation_id}"},
+        "rules": [
+            {"path": "phase", "equals": "migrated", "finding": "executed_ok"},
+            {"path": "phase", "equals": "migrating", "finding": "in_progress"},
+        ],
+        "interval": "100ms",
+    }
+    action = command(tmp_path, SLOW, reconcile=status)
+    async with hosted(home, tmp_path, {"migrate": action}) as world:
+        world.proxy.toxics.add("cut_at", attributes={"stage": "ran"}, times=1)
+        begun = await world.api.begin("migrate", name=NAME)
+        record = tmp_path / "status.json"
+
+        for content in ("", '{"phase": "migrated"}', '{"operation_id": "op_other", "phase": "migrated"}', "{} {}"):
+            record.write_text(content)
+            before = probes(await world.api.get(begun["operation_id"]))
+            while probes(await world.api.get(begun["operation_id"])) < before + 2:
+                await asyncio.sleep(LOOK_SECONDS)
+        assert (await world.api.get(begun["operation_id"]))["outcome"] == "unknown"
+
+        record.write_text(f'{{"operation_id": "{begun["operation_id"]}", "phase": "migrated"}}')
+        ended = await world.api.settled(begun["operation_id"])
+        assert (ended["outcome"], ended["executed"], ended["basis"]) == ("success", "yes", "probe"), ended
+        (tmp_path / "runs.go").touch()
+        assert world.runs == [begun["operation_id"]]
+
+
+async def test_a_host_whose_key_changed_is_asked_nothing_and_people_hear_of_it(home: Home, tmp_path: Path) -> None:
+    strange = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1sVDrVWpbSrxBzHhLwQvnGyLSLYt4/4vvcnzLnRTBe"
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path)}, host_keys=[strange]) as world:
+        refused = await world.api.begin("migrate", name=NAME, wait=20)
+
+        assert (refused["outcome"], refused["executed"]) == ("error", "no"), refused
+        assert len(refused["attempts"]) == 1
+        assert world.service.logins == 1
+        assert world.runs == []
+
+
+async def test_a_read_runs_without_a_record_and_is_repeated_when_its_answer_is_lost(home: Home, tmp_path: Path) -> None:
+    action = command(tmp_path, effect="read")
+    async with hosted(home, tmp_path, {"look": action}) as world:
+        world.proxy.toxics.add("cut_at", attributes={"stage": "ran"}, times=1)
+        done = await world.api.begin("look", name=NAME, wait=20)
+
+        assert (done["outcome"], done["basis"]) == ("success", "answer"), done
+        assert len(done["attempts"]) == 2
+
+
+async def test_an_argument_that_would_be_an_option_creates_nothing(home: Home, tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    action = command(tmp_path, input=schema, command=[*marks(tmp_path)[:-1], "{name}"])
+    async with hosted(home, tmp_path, {"migrate": action}) as world:
+        for value in ("-rf", "a\nb", "a\0b", "x" * 60_000):
+            refused = await world.api.submit("migrate", name=value)
+            assert refused.is_problem, refused.document
+            assert refused.document["code"] == "invalid_input"
+        assert await world.api.everything() == []
+        assert world.runs == []
+
+
+async def test_the_key_shows_nowhere(home: Home, tmp_path: Path) -> None:
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path, 'cat "$1.key"')}) as world:
+        key = world.service.client_key.export_private_key().decode()
+        listed = await world.api.person.call("GET", "/v1/credentials")
+        done = await world.api.begin("migrate", name=NAME, wait=20)
+
+    secret = key.splitlines()[2]
+    assert secret not in str(listed.document) + str(done)
+    for path in sorted(path for path in home.folder.rglob("*") if path.is_file()):
+        assert secret.encode() not in path.read_bytes(), path
