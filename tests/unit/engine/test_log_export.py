@@ -1,4 +1,4 @@
-"""The log's files follow the store: nothing is forgotten before it is safe; a sick disk refuses only when it must."""
+"""The log's files follow the store: nothing is forgotten before it is safe, and a sick disk refuses what is new."""
 
 import asyncio
 import errno
@@ -131,20 +131,29 @@ async def test_people_are_told_of_a_full_disk_once_and_again_after_it_was_well(r
     assert room.told == ["audit_export_failed"] * 2
 
 
-async def test_a_full_disk_refuses_new_operations_only_when_too_much_waits(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_keeper, "LAG_FRAMES_MAX", 6)
+async def test_files_that_fail_refuse_new_operations_until_they_take_something_again(room: Room) -> None:
     room.log.directory.hook = failing("append")
     await room.note(3)
-    await room.keeper.export_all()
     assert room.keeper.refusal() is None
-    await room.note(3)
     await room.keeper.export_all()
     assert "No space left" in (room.keeper.refusal() or "")
     room.log.directory.hook = None
     await room.keeper.export_all()
 
+    assert room.keeper.refusal() is None
+
+
+@pytest.mark.parametrize(("spare", "refuses"), [(0, True), (1, False)])
+async def test_files_that_are_too_slow_refuse_only_while_too_much_waits(
+    spare: int, refuses: bool, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await room.note(5)
+    monkeypatch.setattr(log_keeper, "LAG_FRAMES_MAX", await room.waiting() + spare)
+    refusals: list[str | None] = []
+    room.points.planned["export.before_write"] = lambda: refusals.append(room.keeper.refusal())
+    await room.keeper.export_all()
+
+    assert [refusal is not None for refusal in refusals] == [refuses]
     assert room.keeper.refusal() is None
 
 
