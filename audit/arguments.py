@@ -89,10 +89,16 @@ def policy_at(path: Path | None) -> TrustPolicy | None:
 
 
 def receipts_at(path: Path | None) -> list[Receipt]:
+    if path is None:
+        return []
     try:
-        return [] if path is None else read_receipts(path.read_text(encoding="utf-8"))
+        found = read_receipts(path.read_text(encoding="utf-8"))
     except (OSError, BadReceipts, UnicodeDecodeError) as error:
         usage(f"receipts {path}: {error}")
+    if not found:
+        # Who gives receipts wants them compared; an empty file must not look as if they had been.
+        usage(f"receipts {path}: the file holds none")
+    return found
 
 
 def reader_key(path: Path, reshared: Sequence[Path] | None = None) -> RecipientKey:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -197,5 +199,29 @@ cli_disclosure.register(app)
 
 
 def main() -> None:
-    """Run the command; the entry point of the script."""
-    app(prog_name="audit", args=sys.argv[1:])
+    """Run the command; the entry point of the script.
+
+    Exit 1 accuses a log. Only a verdict may end so, and neither an answer that nobody could take nor a fault of ours.
+    """
+    try:
+        app(prog_name="audit", args=sys.argv[1:])
+    except SystemExit as end:
+        if end.code != Exit.TAMPERED or isinstance(end.__context__, typer.Exit):
+            raise
+        _no_verdict("the answer could not be written: whoever should read it is gone")
+    except OSError as error:
+        _no_verdict(f"the answer could not be written: {error.strerror or error}")
+    except Exception:  # noqa: BLE001 - Python itself would end with 1, which says "tampered"
+        traceback.print_exc()
+        _no_verdict("a fault of this program, shown above; it says nothing about the log")
+
+
+def _no_verdict(reason: str) -> NoReturn:
+    warn(reason)
+    drop_output()
+    raise SystemExit(Exit.UNREADABLE) from None
+
+
+def drop_output() -> None:
+    """Let go of what could not be written: it would fail again when Python ends, and change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

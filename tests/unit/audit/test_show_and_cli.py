@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,14 +9,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from audit.cli import app
+from audit.cli import app, main
 from audit.disk import log_folder
 from audit.keyfiles import read_key_line, read_log_key, read_recipient_key, read_seal_key, write_key
 from audit.keyring import KeyProblem, Recipient, RecipientKey, Role, SealKey, WrongKey
 from audit.log import segment_name
+from audit.report import Exit
 from audit.show import BadDocument, read_document, show
 from audit.trust import BadPolicy, TrustPolicy
 from tests.unit.audit.logs import ORIGIN, Journal, entropy, refile, sealed_journal
+from tests.unit.audit.test_tamper import flip
 
 cli = CliRunner()
 
@@ -262,3 +265,43 @@ def test_module_runs_as_a_program(office: Office) -> None:
     done = subprocess.run(command, capture_output=True, check=False, text=True)
     assert done.returncode == 4, done.stderr
     assert json.loads(done.stdout)["data_records"] == 32
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_answer_that_nobody_could_take_accuses_no_log(tmp_path: Path, form: list[str], *, gone: bool) -> None:
+    office = Office(tmp_path)
+    command = [sys.executable, "-m", "audit", "verify", str(office.log), "--trust", str(office.trust), *form]
+    if gone:
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open("/dev/full", os.O_WRONLY)
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, text=True)
+    finally:
+        os.close(writing)
+    assert done.returncode == Exit.UNREADABLE, done.stderr
+    assert "could not be written" in done.stderr
+
+
+def test_a_fault_of_the_program_accuses_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise RuntimeError("made up")
+
+    told: list[str] = []
+    monkeypatch.setattr("audit.cli.app", fail)
+    monkeypatch.setattr("audit.cli.drop_output", lambda: None)
+    monkeypatch.setattr("audit.cli.warn", told.append)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == Exit.UNREADABLE
+    assert "says nothing about the log" in told[0]
+
+
+def test_a_verdict_of_tampering_ends_with_its_own_code(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    segment = min((office.log / "segments").iterdir())
+    segment.write_bytes(flip(200)(segment.read_bytes()))
+    command = [sys.executable, "-m", "audit", "verify", str(office.log), "--trust", str(office.trust)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == Exit.TAMPERED
