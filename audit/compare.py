@@ -18,6 +18,7 @@ class Comparison:
         self._claims = claims
         self._receipts = receipts
         self._differs = False
+        self._before: Claim | None = None
         self.attested_size = 0
         """The largest size at which a checkpoint signed by a pinned key agrees with the tree."""
 
@@ -41,7 +42,7 @@ class Comparison:
     def meet(self, size: int, tree: CompactRange | None, t_ms: int) -> None:
         """Compare every claim about this size with the tree; claims about sizes already passed cannot be compared."""
         while (next_size := self._claims.next_size) is not None and next_size <= size:
-            claim = self._claims.pop()
+            claim = self._pop()
             if claim.size == 0:
                 continue
             if tree is None or tree.size != claim.size:
@@ -63,7 +64,7 @@ class Comparison:
         """Claims and receipts about more entries than there are: the log was cut or an old copy took its place."""
         ahead: dict[str, Claim] = {}
         while self._claims.next_size is not None:
-            claim = self._claims.pop()
+            claim = self._pop()
             if claim.size:
                 ahead[claim.source] = claim
         for claim in ahead.values():
@@ -82,6 +83,19 @@ class Comparison:
             self._report.notes.append(f"{lost} receipts are about entries that are not here")
         if self._receipts.given and self._receipts.foreign == self._receipts.given:
             self._report.add(Finding("no_receipt", Exit.NOT_PROVEN, "none of the receipts is about this log"))
+
+    def _pop(self) -> Claim:
+        """The next claim, held against the one before: two roots of one size are a fork, whatever entries are here."""
+        claim, before = self._claims.pop(), self._before
+        self._before = claim
+        if before is not None and before.size == claim.size and before.root != claim.root:
+            message = f"{before.source} and {claim.source} show two different logs of {claim.size} entries, both signed"
+            hint = "the signer of this log told two stories: keep both checkpoints as evidence"
+            found, expected = claim.root.hex(), before.root.hex()
+            self._report.add(
+                Finding("fork", Exit.TAMPERED, message, expected=expected, found=found, hint=hint, seq=claim.size - 1)
+            )
+        return claim
 
     def _cut(self, code: str, message: str, size: int, segment: int) -> None:
         hint = "the end was cut off, or an older copy was put in its place"

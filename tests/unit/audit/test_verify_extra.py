@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from audit.ahead import nothing_ahead, reading_ahead
 from audit.bodies import ERASED_SEGMENTS, Erasure, SegmentOpen
 from audit.chain import ZERO_HASH
+from audit.checkpoint import CHECKPOINT
+from audit.claims import AnchorSource
 from audit.cli import app
 from audit.contents import Contents
 from audit.disk import DiskDirectory
@@ -22,6 +24,7 @@ from audit.epochs import EpochLimits
 from audit.keyfiles import write_key
 from audit.keyring import RecipientKey, Role
 from audit.log import segment_name, segments
+from audit.memory import MemoryDirectory
 from audit.piece import whole_segment
 from audit.receipts import BadReceipts, Expected, Receipt, read_receipts
 from audit.record import Kind
@@ -29,7 +32,17 @@ from audit.report import Exit, Report
 from audit.seal import SegmentLimits
 from audit.show import show
 from audit.verify import Extra, VerifyOptions, verify
-from tests.unit.audit.logs import ORIGIN, Journal, entries_of, entropy, put_frames, rechain, refile, sealed_journal
+from tests.unit.audit.logs import (
+    ORIGIN,
+    Journal,
+    entries_of,
+    entropy,
+    put_frames,
+    rechain,
+    refile,
+    sealed_journal,
+    sign_checkpoint,
+)
 from tests.unit.audit.test_tamper import (
     CASES,
     bodies_swapped,
@@ -270,6 +283,20 @@ def test_a_dropped_beginning_is_attested_by_a_checkpoint(count: int) -> None:
     assert f"pruned prefix 0 - {first - 1} attested by checkpoint, content not present" in report.notes
 
 
+def test_two_signed_roots_of_one_size_are_a_fork_even_where_the_entries_were_dropped() -> None:
+    journal = pruned(3)
+    sources = list(journal.anchors())
+    for label, size in (("one", 4), ("other", 4)):
+        told = MemoryDirectory()
+        told.put(CHECKPOINT, sign_checkpoint(journal.signer, size, label.encode().ljust(32)))
+        sources.append(AnchorSource(label, told, CHECKPOINT))
+    alone = verify(journal.directory, policy=journal.policy, anchors=sources[:2], now_ms=journal.now_ms)
+    assert alone.exit is Exit.OK, alone.to_lines()
+    report = verify(journal.directory, policy=journal.policy, anchors=sources, now_ms=journal.now_ms)
+    assert report.exit is Exit.TAMPERED, report.to_lines()
+    assert {finding.code for finding in report.findings} == {"fork"}
+
+
 def test_a_beginning_that_is_gone_without_a_record_or_a_checkpoint_is_a_gap() -> None:
     assert "missing" in codes(unrecorded := pruned(2, recorded=False).verify())
     assert unrecorded.exit is Exit.INCOMPLETE
@@ -352,7 +379,9 @@ def test_verify_command_takes_receipts_key_and_jobs(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     report = json.loads(done.output)
     assert (report["receipts_checked"], report["contents_checked"]) == (len(lines), 32)
-    for arguments in (["--receipts", str(trust)], ["--key", str(trust)], ["--jobs", "0"]):
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    for arguments in (["--receipts", str(trust)], ["--receipts", str(empty)], ["--key", str(trust)], ["--jobs", "0"]):
         assert CliRunner().invoke(app, [*command, *arguments]).exit_code == 2
 
 
