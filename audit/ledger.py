@@ -50,7 +50,8 @@ class Ledger:
         self._linked = True
         self._opened: SegmentOpen | None = None
         self._opened_here = False
-        self._closed = False
+        self._recovery_at = 0
+        self._closed = self._sealed_close = False
         self._entered_closed = False
         self._epoch = 0
         self._epoch_key = b""
@@ -93,7 +94,7 @@ class Ledger:
         self._linked = linked
         self._entered_closed = self._closed
         self._opened_here = False
-        self._closed = False
+        self._closed = self._sealed_close = False
         self.goes_on = False
 
     def lose_track(self) -> None:
@@ -140,19 +141,18 @@ class Ledger:
             stated = self._open(entry, body, tree, offset)
             self.note_unsealed(header.t_ms)
             return stated
-        if not self._opened_here or (self._closed and not isinstance(body, Seal)):
+        if not self._opened_here or (self._closed and (self._sealed_close or not isinstance(body, Seal))):
             text = f"a {Kind(header.kind).name} entry before the opening of its segment or behind its close"
             self._find(entry, "misplaced", text, offset)
         if isinstance(body, Seal):
+            self._sealed_close = self._closed
             self._seal(entry, body, tree, offset)
             return None
         self.note_unsealed(header.t_ms)
         if isinstance(body, SegmentClose):
             self._close(entry, body, offset)
-        elif isinstance(body, Recovery):
-            self._recovery(entry, body, offset)
-        elif isinstance(body, Succession):
-            self._succession(entry, body, offset)
+        elif isinstance(body, Recovery | Succession):
+            self._recovered(entry, body, offset)
         elif isinstance(body, Erasure):
             self._erasure(entry, body, offset)
         elif isinstance(body, KeyChange) and body.what == LOG_KEY:
@@ -177,6 +177,7 @@ class Ledger:
             self._find(entry, "misplaced", "an opening that is not the first entry of its file", offset)
             return None
         self._opened_here = True
+        self._recovery_at = seq + 1
         self._opened = body
         self._adopt_key(entry, body, offset)
         if before is not None and body.origin != before.origin:
@@ -254,6 +255,16 @@ class Ledger:
         self._closed = True
         # A writer that stops closes with another reason and then seals; this one goes on in the same step.
         self.goes_on = body.reason is not CloseReason.STOP
+
+    def _recovered(self, entry: Entry, body: Recovery | Succession, offset: int) -> None:
+        # Elsewhere it could claim a tear that no start ever found.
+        if entry.header.seq != self._recovery_at:
+            self._find(entry, "misplaced", "a recovery that does not follow directly behind an opening", offset)
+        self._recovery_at = entry.header.seq + 1
+        if isinstance(body, Recovery):
+            self._recovery(entry, body, offset)
+        else:
+            self._succession(entry, body, offset)
 
     def _recovery(self, entry: Entry, body: Recovery, offset: int) -> None:
         if body.segment > self._segment:

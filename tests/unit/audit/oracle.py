@@ -250,6 +250,7 @@ class Oracle:
         self.coarse = False
         self.full = False
         self.seals = 0
+        self.after_opening = False
         self.foreign = self.old_key = self.new_key = False
         self.announced = self.announced_sealed = False
 
@@ -341,6 +342,12 @@ class Oracle:
             self.exits.add(TAMPERED)
         self.closed += bool(self.closed)
         self.coarse = self.coarse or flags == 1
+        if kind == 2 or (kind == 5 and self.after_opening):
+            self.after_opening = True
+        else:
+            self.after_opening = False
+            if kind == 5:
+                self.exits.add(TAMPERED)
         try:
             self.clear(kind, raw, body, first, before)
         except Broken:

@@ -289,6 +289,23 @@ def record_behind_the_close(journal: Journal) -> None:
     put_frames(journal.directory, rechain(entries, seal_key=journal.seal_key))
 
 
+def second_seal_behind_the_close(journal: Journal) -> None:
+    entries = entries_of(journal.directory)
+    index = next(index for index, entry in enumerate(entries) if entry.header.kind == Kind.SEGMENT_CLOSE)
+    seal = next(entry for entry in entries if entry.header.kind == Kind.SEAL)
+    entries[index + 1 : index + 1] = [seal, seal]
+    put_frames(journal.directory, rechain(entries, seal_key=journal.seal_key))
+
+
+def recovery_in_the_middle(journal: Journal) -> None:
+    entries = entries_of(journal.directory)
+    index = data_index(entries, 2)
+    header = entries[index].header._replace(kind=Kind.RECOVERY, nonce=bytes(12), commit=bytes(32))
+    body = Recovery(0, 50, 8, bytes(32), "boot-0", "boot-1").to_bytes()
+    entries.insert(index, replace(entries[index], header=header, body=body))
+    put_frames(journal.directory, rechain(entries, seal_key=journal.seal_key))
+
+
 def nothing(_: Journal) -> None:
     """Leave the log as it is."""
 
@@ -354,6 +371,8 @@ CASES = [
     ("clear entry with a nonce, resealed", clear_entry_with_nonce, T, T),
     ("clear body too long, resealed", body_too_long, T, T),
     ("record behind a close, resealed", record_behind_the_close, T, T),
+    ("second seal behind a close, resealed", second_seal_behind_the_close, T, T),
+    ("recovery not behind an opening, resealed", recovery_in_the_middle, T, T),
 ]
 
 
