@@ -21,6 +21,7 @@ from tests.unit.audit.test_tamper import CASES, drop_own_checkpoints
 
 FOLDER = Path(__file__).parents[2] / "golden" / "audit"
 MANIFEST = FOLDER / "manifest.json"
+UNSEALED_MAX = 5
 
 TAMPERED = {
     "good": "untouched",
@@ -67,6 +68,7 @@ class Shelf:
                 "policy": policy,
                 "anchor": anchor,
                 "accept_unanchored": alone,
+                "unsealed_max": UNSEALED_MAX,
                 "now_ms": now_ms,
                 "exit": code,
             }
@@ -160,7 +162,8 @@ def main() -> None:
     for part in PARTS:
         part(shelf)
     manifest = {
-        "what": "Logs and disclosures with the exit codes of audit/FORMAT.md. An anchor is a file with one note.",
+        "what": "Logs and disclosures with the exit codes of audit/FORMAT.md. An anchor is a file with one note."
+        " Each case states its limit of unsealed entries; an anchor may be 24 hours old.",
         "logs": shelf.logs,
         "disclosures": shelf.disclosures,
     }

@@ -17,7 +17,6 @@ from tests.unit.audit.oracle import oracle, oracle_disclosure
 
 FOLDER = Path(__file__).parents[2] / "golden" / "audit"
 MANIFEST: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text(encoding="utf-8"))
-UNSEALED_MAX = 5
 
 
 def _name(case: dict[str, Any]) -> str:
@@ -29,7 +28,7 @@ def test_both_verifiers_say_of_a_log_what_the_manifest_says(case: dict[str, Any]
     folder = FOLDER / case["log"]
     policy = (FOLDER / case["policy"]).read_text(encoding="utf-8")
     anchors = [] if case["anchor"] is None else [FOLDER / case["anchor"]]
-    options = VerifyOptions(unsealed_max=UNSEALED_MAX, accept_unanchored=case["accept_unanchored"])
+    options = VerifyOptions(unsealed_max=case["unsealed_max"], accept_unanchored=case["accept_unanchored"])
     report = verify(
         DiskDirectory(folder),
         policy=TrustPolicy.parse(policy),
@@ -44,7 +43,7 @@ def test_both_verifiers_say_of_a_log_what_the_manifest_says(case: dict[str, Any]
         policy,
         [path.read_bytes() for path in anchors],
         case["now_ms"],
-        unsealed_max=UNSEALED_MAX,
+        unsealed_max=case["unsealed_max"],
         unanchored=case["accept_unanchored"],
     )
     assert told == case["exit"]
