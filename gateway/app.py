@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from adapters.ssh.runner_setup import setup_answer, setup_script
 from gateway.engine.chance import Chance, SystemChance
 from gateway.engine.clock import Clock, SystemClock
 from gateway.founding import found, go_on
@@ -34,6 +35,7 @@ class App:
                 office.store,
                 office.keys,
                 office.vault,
+                office.subjects,
                 office.origin,
                 office.quarantine,
                 office.paths.audit,
@@ -53,6 +55,15 @@ class App:
             accept_loss=accept_loss,
             auditor_key=auditor_key,
         )
+
+    def host_script(self, store: str) -> bytes:
+        """The script that makes a runner's store."""
+        return setup_script(store, self.chance.bytes(16).hex())
+
+    def read_host(self, output: bytes) -> dict[str, object] | None:
+        """The answer to it."""
+        found = setup_answer(output)
+        return None if found is None else dict(found)
 
     async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:
         """Serve until SIGTERM or SIGINT."""

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from adapters.contract import Transport
+from adapters.contract import HostTransport, Transport
 from adapters.http.client import HttpAdapter
-from adapters.ssh.client import SshAdapter
-from adapters.ssh.transport import RunnerTransport
 from gateway.assembly import Assembly, Ports, StoredDefinitions, assemble
 from gateway.catalog.lint import open_catalog
 from gateway.engine.chance import Chance
@@ -81,8 +79,7 @@ async def run_gateway(
     definitions = StoredDefinitions(catalog.definition(action) for action in catalog.actions.values())
     listeners: set[tuple[str, int]] = set()
     way = transport or HttpAdapter(clock, denied=lambda host, port: (host, port) in listeners)
-    sessions = SshAdapter(clock, denied=lambda host, port: (host, port) in listeners)
-    hosts = RunnerTransport(sessions, clock, lambda: chance.bytes(16).hex())
+    hosts = _way_to_hosts(clock, chance, lambda host, port: (host, port) in listeners)
     dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def on_dead(reason: str) -> None:
@@ -113,6 +110,14 @@ async def run_gateway(
     finally:
         await way.close()
         await hosts.close()
+
+
+def _way_to_hosts(clock: Clock, chance: Chance, denied: Callable[[str, int], bool]) -> HostTransport:
+    # Only now: most commands start without SSH.
+    from adapters.ssh.client import SshAdapter  # noqa: PLC0415 - see above
+    from adapters.ssh.transport import RunnerTransport  # noqa: PLC0415 - see above
+
+    return RunnerTransport(SshAdapter(clock, denied=denied), clock, lambda: chance.bytes(16).hex())
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import Protocol
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
+from gateway.engine.subjects import Subjects
 from gateway.engine.vault import Vault
 from gateway.settings import Settings
 from gateway.store.port import Store
@@ -21,6 +22,7 @@ class Opened:
     store: Store
     keys: Keys
     vault: Vault
+    subjects: Subjects
     origin: str
     quarantine: str | None
     log_folder: Path
@@ -76,6 +78,14 @@ class Composition(Protocol):
 
         `auditor_key` is a file that opens the audit log, from which the store then learns what it does not know.
         """
+        ...
+
+    def host_script(self, store: str) -> bytes:
+        """What `sh -s` on a host is to read to make a runner's store. Raises `ValueError` with a reason."""
+        ...
+
+    def read_host(self, output: bytes) -> dict[str, object] | None:
+        """What a host answered to that script: `phase`, `reason`, `store_id` and what it offers; None: no answer."""
         ...
 
     async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:

@@ -15,7 +15,7 @@ WANTED = {
     "operations list", "operations show", "operations wait", "operations reconcile", "operations cancel",
     "operations attest", "runs show", "actions list", "actions show", "keys create", "keys list", "keys revoke",
     "credentials set", "credentials list", "credentials remove", "audit verify", "audit show", "audit keygen",
-    "audit drain",
+    "audit drain", "host script", "host read",
 }  # fmt: skip
 
 
