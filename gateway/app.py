@@ -35,7 +35,6 @@ class App:
                 office.store,
                 office.keys,
                 office.vault,
-                office.subjects,
                 office.origin,
                 office.quarantine,
                 office.paths.audit,
