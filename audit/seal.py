@@ -9,8 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from audit.bodies import (
+    ERASED_SUBJECT,
     Body,
     CloseReason,
+    Erasure,
     Heartbeat,
     Recovery,
     Seal,
@@ -219,6 +221,13 @@ class Sealer:
             raise ValueError(f"{kind.name} entries are made by their own methods")
         draft = self._draft_with_room(t_ms)
         self._clear(draft, kind, body, t_ms)
+        return self._commit(draft)
+
+    def erase_subject(self, tag: bytes, by: str, t_ms: int) -> list[Frame]:
+        """Say that boxes under that tag in the entries so far cannot be opened any more. `by`: at most 255 bytes."""
+        draft = self._draft_with_room(t_ms)
+        erasure = Erasure(ERASED_SUBJECT, 0, draft.position.size, tag, by)
+        self._clear(draft, Kind.ERASURE, erasure, t_ms)
         return self._commit(draft)
 
     def close(self, t_ms: int, reason: CloseReason = CloseReason.STOP) -> list[Frame]:

@@ -35,6 +35,7 @@ class App:
                 office.store,
                 office.keys,
                 office.vault,
+                office.subjects,
                 office.origin,
                 office.quarantine,
                 office.paths.audit,

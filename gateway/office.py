@@ -29,6 +29,7 @@ from gateway.engine.log_keeper import Anchoring
 from gateway.engine.log_retention import LogRetention, Shelf
 from gateway.engine.log_start import end_of, find_log, say_loss, seal_keys, start_log
 from gateway.engine.ports import NoPoints, Points
+from gateway.engine.subjects import Subjects, personal_keys
 from gateway.engine.vault import Vault
 from gateway.engine.vaultkey import load_vault_key
 from gateway.model.problem import present
@@ -70,6 +71,11 @@ class Paths:
         return self.folder / "keys" / "log.key"
 
     @property
+    def personal_key(self) -> Path:
+        """Secrets for personal data, one a line: the log's and those of earlier origins."""
+        return self.folder / "keys" / "personal.key"
+
+    @property
     def seal_key(self) -> Path:
         """Private keys that sign seals inside the log, one a line, each vouched for by its log's key."""
         return self.folder / "keys" / "seal.key"
@@ -92,6 +98,7 @@ class Office:
     anchoring: Anchoring
     keys: Keys
     vault: Vault
+    subjects: Subjects
     origin: str
     quarantine: str | None
     """Why writes are held, or None."""
@@ -126,8 +133,9 @@ async def open_office(
         keys, vault = Keys(store, clock, chance), Vault(store, vault_key, clock, chance)
         await keys.load()
         await vault.load()
+        subjects = Subjects(store, personal_keys(paths.personal_key, ledger.origin, chance), clock, chance)
         parts = ledger.exporter, ledger.publisher, ledger.anchoring
-        yield Office(settings, paths, store, *parts, keys, vault, ledger.origin, ledger.quarantine)
+        yield Office(settings, paths, store, *parts, keys, vault, subjects, ledger.origin, ledger.quarantine)
         if store.failed is None:
             await store.close_log()
             await _export_rest(store, ledger)

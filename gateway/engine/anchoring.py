@@ -82,6 +82,7 @@ class NotedSealer:
         self._sealer = sealer
         # The writer calls this for each record.
         self.record = sealer.record
+        self.erase_subject = sealer.erase_subject
         self._waiting: deque[tuple[Body, Kind]] = deque()
         self._last: dict[str, Taken] = {}
 

@@ -64,6 +64,10 @@ class Effects:
     keys: dict[str, dict[str, Any]] = field(default_factory=dict)
     revoked: dict[str, int] = field(default_factory=dict)
     credentials: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    subjects: dict[bytes, Row] = field(default_factory=dict)
+    """New subject keys by handle."""
+    erased: dict[bytes, tuple[bytes, str]] = field(default_factory=dict)
+    """Tag, and who asked, by the handle of a subject key that goes."""
     pruned: list[tuple[str | None, int]] = field(default_factory=list)
 
     def record(self, draft: Draft, chain: Known | None, *, answers: bool) -> None:
@@ -96,7 +100,7 @@ class Effects:
     @property
     def sealing(self) -> bool:
         """The sealer has something to do."""
-        return bool(self.lines or self.seal or self.heartbeat or self.close)
+        return bool(self.lines or self.erased or self.seal or self.heartbeat or self.close)
 
     def _rows(self) -> Sequence[Sequence[Any] | Mapping[Any, Any]]:
         every: tuple[Sequence[Any] | Mapping[Any, Any], ...] = (
@@ -112,6 +116,8 @@ class Effects:
             self.keys,
             self.revoked,
             self.credentials,
+            self.subjects,
+            self.erased,
             self.pruned,
         )
         return [rows for rows in every if rows]

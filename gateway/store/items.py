@@ -47,7 +47,9 @@ class Item(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class Base:
+    """What items have in common: their records, and the operations that these belong to."""
+
     admits: ClassVar[bool] = False
     drafts: tuple[Draft, ...] = field(default=(), kw_only=True)
 
@@ -56,19 +58,20 @@ class _Base:
             if draft.operation_id is not None:
                 wants.ids.add(raw_id(draft.operation_id))
 
-    def _record(self, view: View, effects: Effects, own: str | None = None) -> None:
+    def record(self, view: View, effects: Effects, own: str | None = None) -> None:
         """The item's records; the receipt tells of the last one of operation `own`, or the last of all."""
         for draft in self.drafts:
             chain = None if draft.operation_id is None else view.get(raw_id(draft.operation_id))
             effects.record(draft, chain, answers=own is None or draft.operation_id == own)
 
 
-def _only(reply: Any) -> Promise:
+def only(reply: Any) -> Promise:
+    """A reply that tells of no receipt."""
     return lambda _receipt: reply
 
 
 @dataclass(frozen=True, slots=True)
-class Admit(_Base):
+class Admit(Base):
     """A new operation, if the identity rules let it be one."""
 
     admits: ClassVar[bool] = True
@@ -98,7 +101,7 @@ class Admit(_Base):
             old = view.get(raw_id(operation.supersedes))
             if old is None or not _may_be_superseded(old.operation):
                 named = None if old is None else old.operation
-                return _only(Admitted(Verdict(Ruling.REFUSE, Code.WRONG_STATE, named)))
+                return only(Admitted(Verdict(Ruling.REFUSE, Code.WRONG_STATE, named)))
         verdict = decide(
             operation,
             view.rivals(operation, besides=old),
@@ -106,7 +109,7 @@ class Admit(_Base):
             is_read=self.admission.is_read,
         )
         if verdict.ruling is not Ruling.CREATE:
-            return _only(Admitted(verdict))
+            return only(Admitted(verdict))
         if operation.supersedes is not None and old is None:
             view.lost.give_up(operation.supersedes)
             effects.given_up.append(raw_id(operation.supersedes))
@@ -120,7 +123,7 @@ class Admit(_Base):
             effects.definitions[operation.definition] = self.admission.definition
         for kind, body in self.admission.payloads.items():
             effects.payload(known, kind, body)
-        self._record(view, effects, operation.id)
+        self.record(view, effects, operation.id)
         return lambda receipt: Admitted(verdict, receipt)
 
 
@@ -129,7 +132,7 @@ def _may_be_superseded(operation: Operation) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Alter(_Base):
+class Alter(Base):
     """A new image of a stored operation, if it still has the version that its maker saw."""
 
     change: Change
@@ -142,16 +145,16 @@ class Alter(_Base):
         image = self.change.operation
         known = view.get(raw_id(image.id))
         if known is None:
-            return _only(Changed(won=False))
+            return only(Changed(won=False))
         if known.version != self.change.expect_version:
-            return _only(Changed(won=False, current=known.operation))
+            return only(Changed(won=False, current=known.operation))
         self._ensure_lawful(known, image)
         view.change(known, image)
         effects.image(known)
         effects.seal |= self.change.seal_now
         for kind, body in self.change.payloads.items():
             effects.payload(known, kind, body)
-        self._record(view, effects, image.id)
+        self.record(view, effects, image.id)
         return lambda receipt: Changed(won=True, receipt=receipt)
 
     def _ensure_lawful(self, known: Known, image: Operation) -> None:
@@ -160,7 +163,7 @@ class Alter(_Base):
 
 
 @dataclass(frozen=True, slots=True)
-class Observe(_Base):
+class Observe(Base):
     """Something seen of an operation, kept whatever has become of it."""
 
     operation_id: str
@@ -173,14 +176,14 @@ class Observe(_Base):
     def rule(self, view: View, effects: Effects) -> Promise:
         known = view.get(raw_id(self.operation_id))
         if known is None:
-            return _only(None)
+            return only(None)
         effects.observations.append((self.operation_id, self.body))
-        self._record(view, effects)
+        self.record(view, effects)
         return lambda receipt: receipt
 
 
 @dataclass(frozen=True, slots=True)
-class Deliver(_Base):
+class Deliver(Base):
     """The final document reached its caller."""
 
     operation_id: str
@@ -193,20 +196,20 @@ class Deliver(_Base):
         if known is not None:
             known.delivered = True
             effects.delivered.append(known.id)
-        return _only(None)
+        return only(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Note(_Base):
+class Note(Base):
     """Records that go with no other write."""
 
     def rule(self, view: View, effects: Effects) -> Promise:
-        self._record(view, effects)
+        self.record(view, effects)
         return lambda receipt: receipt
 
 
 @dataclass(frozen=True, slots=True)
-class Seal(_Base):
+class Seal(Base):
     """Sign what no signature covers yet, or say that nothing happened, or end the log."""
 
     heartbeat: bool = False
@@ -216,11 +219,11 @@ class Seal(_Base):
         effects.heartbeat |= self.heartbeat
         effects.close |= self.close
         effects.seal |= not (self.heartbeat or self.close)
-        return _only(None)
+        return only(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Attach(_Base):
+class Attach(Base):
     """A log that was just started, with its first frames; the records of this very batch may follow them."""
 
     sealer: Sealer
@@ -228,11 +231,11 @@ class Attach(_Base):
 
     def rule(self, view: View, effects: Effects) -> Promise:
         effects.frames.extend(self.frames)
-        return _only(None)
+        return only(None)
 
 
 @dataclass(frozen=True, slots=True)
-class PutKey(_Base):
+class PutKey(Base):
     """A caller's or a person's key."""
 
     row: Mapping[str, Any]
@@ -245,12 +248,12 @@ class PutKey(_Base):
             view.revocable.add(name)
         else:
             view.revocable.discard(name)
-        self._record(view, effects)
-        return _only(None)
+        self.record(view, effects)
+        return only(None)
 
 
 @dataclass(frozen=True, slots=True)
-class RevokeKey(_Base):
+class RevokeKey(Base):
     """The end of a key; the first revocation stands."""
 
     key_id: str
@@ -262,15 +265,15 @@ class RevokeKey(_Base):
 
     def rule(self, view: View, effects: Effects) -> Promise:
         if self.key_id not in view.revocable:
-            return _only(reply=False)
+            return only(reply=False)
         view.revocable.discard(self.key_id)
         effects.revoked[self.key_id] = self.at_ms
-        self._record(view, effects)
-        return _only(reply=True)
+        self.record(view, effects)
+        return only(reply=True)
 
 
 @dataclass(frozen=True, slots=True)
-class PutCredential(_Base):
+class PutCredential(Base):
     """A vault entry, encrypted already."""
 
     row: Mapping[str, Any]
@@ -278,12 +281,12 @@ class PutCredential(_Base):
     def rule(self, view: View, effects: Effects) -> Promise:
         effects.credentials[self.row["name"]] = dict(self.row)
         view.credentials.add(self.row["name"])
-        self._record(view, effects)
-        return _only(None)
+        self.record(view, effects)
+        return only(None)
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveCredential(_Base):
+class RemoveCredential(Base):
     """The end of a vault entry."""
 
     name: str
@@ -294,15 +297,15 @@ class RemoveCredential(_Base):
 
     def rule(self, view: View, effects: Effects) -> Promise:
         if self.name not in view.credentials:
-            return _only(reply=False)
+            return only(reply=False)
         view.credentials.discard(self.name)
         effects.credentials[self.name] = None
-        self._record(view, effects)
-        return _only(reply=True)
+        self.record(view, effects)
+        return only(reply=True)
 
 
 @dataclass(frozen=True, slots=True)
-class PutMeta(_Base):
+class PutMeta(Base):
     """A named value of the gateway's own; None removes it."""
 
     name: str
@@ -310,12 +313,12 @@ class PutMeta(_Base):
 
     def rule(self, view: View, effects: Effects) -> Promise:
         effects.meta[self.name] = self.value
-        self._record(view, effects)
-        return _only(None)
+        self.record(view, effects)
+        return only(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Prune(_Base):
+class Prune(Base):
     """Frames that are safely in the segment files."""
 
     origin: str | None
@@ -323,11 +326,11 @@ class Prune(_Base):
 
     def rule(self, view: View, effects: Effects) -> Promise:
         effects.pruned.append((self.origin, self.through_seq))
-        return _only(None)
+        return only(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Bury(_Base):
+class Bury(Base):
     """Operations that a restored store lost get their tombstones."""
 
     lost: tuple[LostOperation, ...]
@@ -357,12 +360,12 @@ class Bury(_Base):
             )
             buried += 1
         if buried:
-            self._record(view, effects)
-        return _only(buried)
+            self.record(view, effects)
+        return only(buried)
 
 
 @dataclass(frozen=True, slots=True)
-class Retire(_Base):
+class Retire(Base):
     """Old final operations become tombstones."""
 
     before_ms: int
@@ -374,4 +377,4 @@ class Retire(_Base):
         old = view.fetch(statements.RETIRABLE, {"before_id": floor, "before_ms": self.before_ms, "limit": self.limit})
         fresh = [known for known in old if known not in effects.retired]
         effects.retired.extend(fresh)
-        return _only(len(fresh))
+        return only(len(fresh))

@@ -153,6 +153,18 @@ class StoredCredential:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSubject:
+    """One person's key at rest: `handle` finds it, `tag` stands in the log, `wrapped` is the key, itself encrypted.
+
+    The shape of `audit.subjects.Subject`.
+    """
+
+    handle: bytes
+    tag: bytes
+    wrapped: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which operations to list; all given parts must hold. Newest first, `cursor` from the page before."""
 
@@ -218,6 +230,10 @@ class Sealer(Protocol):
     def origin(self) -> str: ...
     def record(self, plaintext: bytes, t_ms: int) -> Sequence[SealedFrame]:
         """The record's frame comes last; frames of a rotation may come before it."""
+        ...
+
+    def erase_subject(self, tag: bytes, by: str, t_ms: int) -> Sequence[SealedFrame]:
+        """Say that what is boxed under that tag so far cannot be read any more, and who asked for it."""
         ...
 
     def seal(self, t_ms: int) -> Sequence[SealedFrame]: ...
@@ -308,6 +324,20 @@ class Store(Protocol):
     async def put_credential(self, credential: StoredCredential, records: Sequence[Record]) -> None: ...
     async def remove_credential(self, name: str, records: Sequence[Record]) -> bool: ...
     async def credentials(self) -> Sequence[StoredCredential]: ...
+
+    async def put_subject(self, subject: StoredSubject, records: Sequence[Record]) -> bool:
+        """Keep a person's key; False if that person has one already."""
+        ...
+
+    async def erase_subject(self, handle: bytes, by: str, records: Sequence[Record]) -> bytes | None:
+        """Delete a person's key and have the log say so, sealed, in the same transaction. Its tag, None if none.
+
+        `by` has at most 255 bytes; `records` is not empty: without a log nothing may be erased silently.
+        """
+        ...
+
+    async def subject(self, handle: bytes) -> StoredSubject | None: ...
+    async def subject_of_tag(self, tag: bytes) -> StoredSubject | None: ...
 
     async def meta(self, name: str) -> bytes | None: ...
     async def put_meta(self, name: str, value: bytes | None, records: Sequence[Record]) -> None: ...

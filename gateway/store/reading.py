@@ -14,7 +14,7 @@ from gateway.store.codec import OPERATION_COLUMNS, decode, raw_id, short_hash
 from gateway.store.effects import observation_context, payload_context
 from gateway.store.frames import unpack
 from gateway.store.items import HEAD
-from gateway.store.port import Cipher, Filter, Page, PayloadKind, StoredCredential, StoredKey, TailFrame
+from gateway.store.port import Cipher, Filter, Page, PayloadKind, StoredCredential, StoredKey, StoredSubject, TailFrame
 from gateway.store.sql import Row, Statement
 from gateway.store.tables import operations
 from gateway.store.writer import COUNTS
@@ -111,6 +111,14 @@ class Reads(ABC):
         rows = await self._fetch(statements.CREDENTIALS, {})
         return [StoredCredential(row[0], bytes(row[1]), orjson.loads(row[2]), row[3]) for row in rows]
 
+    async def subject(self, handle: bytes) -> StoredSubject | None:
+        """A person's key."""
+        return _subject(await self._fetch(statements.SUBJECT, {"handle": handle}))
+
+    async def subject_of_tag(self, tag: bytes) -> StoredSubject | None:
+        """The key that a record names."""
+        return _subject(await self._fetch(statements.SUBJECT_OF_TAG, {"tag": tag}))
+
     async def meta(self, name: str) -> bytes | None:
         """A named value."""
         return _bytes(await self._fetch(statements.META, {"name": name}))
@@ -154,6 +162,10 @@ def _raw(operation_id: str) -> bytes | None:
 
 def _first(rows: Sequence[Row]) -> Operation | None:
     return decode(rows[0]) if rows else None
+
+
+def _subject(rows: Sequence[Row]) -> StoredSubject | None:
+    return StoredSubject(*(bytes(value) for value in rows[0])) if rows else None
 
 
 def _bytes(rows: Sequence[Row]) -> bytes | None:

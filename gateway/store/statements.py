@@ -48,6 +48,7 @@ from gateway.store.tables import (
     operations,
     origins,
     payloads,
+    subjects,
     tombstones,
 )
 
@@ -149,6 +150,9 @@ REVOCABLE_KEYS: Final = Lookup(
     lambda names: select(keys.c.key_id).where(keys.c.key_id.in_(names), keys.c.revoked_ms.is_(None))
 )
 CREDENTIAL_NAMES: Final = Lookup(lambda names: select(credentials.c.name).where(credentials.c.name.in_(names)))
+SUBJECT_TAGS: Final = Lookup(
+    lambda names: select(subjects.c.handle, subjects.c.tag).where(subjects.c.handle.in_(names))
+)
 ORIGINS: Final = Statement(select(origins.c.number, origins.c.origin))
 RETIRABLE: Final = Statement(
     select(*OPERATION_COLUMNS)
@@ -189,6 +193,8 @@ REVOKE_KEY: Final = Statement(
 )
 UPSERT_CREDENTIAL: Final = _upsert(credentials)
 DELETE_CREDENTIAL: Final = Lookup(lambda names: delete(credentials).where(credentials.c.name.in_(names)))
+INSERT_SUBJECT: Final = _insert(subjects)
+DELETE_SUBJECTS: Final = Lookup(lambda names: delete(subjects).where(subjects.c.handle.in_(names)))
 
 # What readers ask.
 
@@ -214,6 +220,8 @@ PAYLOAD: Final = Statement(
 DEFINITION: Final = Statement(select(definitions.c.body).where(definitions.c.digest == bindparam("digest")))
 KEYS: Final = Statement(select(keys).order_by(keys.c.created_ms, keys.c.key_id))
 CREDENTIALS: Final = Statement(select(credentials).order_by(credentials.c.name))
+SUBJECT: Final = Statement(select(subjects).where(subjects.c.handle == bindparam("handle")))
+SUBJECT_OF_TAG: Final = Statement(select(subjects).where(subjects.c.tag == bindparam("tag")))
 META: Final = Statement(select(meta.c.value).where(meta.c.name == bindparam("name")))
 _NEWEST_ORIGIN: Final = select(origins.c.origin).order_by(origins.c.number.desc()).limit(1).scalar_subquery()
 _floor: Final = case(

@@ -165,6 +165,14 @@ credentials: Final = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
+subjects: Final = Table(
+    "subjects",
+    metadata,
+    Column("handle", LargeBinary(32), primary_key=True, comment="keyed hash of the person's name"),
+    Column("tag", LargeBinary(32), nullable=False, unique=True, comment="names the key in the audit log"),
+    Column("wrapped", LargeBinary, nullable=False, comment="the key, under the log's key for personal data"),
+)
+
 meta: Final = Table(
     "meta",
     metadata,

@@ -105,6 +105,7 @@ class Wants:
     digests: set[str] = field(default_factory=set)
     key_ids: set[str] = field(default_factory=set)
     credentials: set[str] = field(default_factory=set)
+    subjects: set[bytes] = field(default_factory=set)
     graves: set[bytes] = field(default_factory=set)
     """Ids to look for among operations and tombstones."""
 
@@ -187,6 +188,8 @@ class View:
         self._load(wants)
         self.revocable = {row[0] for row in link.look_up(statements.REVOCABLE_KEYS, wants.key_ids)}
         self.credentials = {row[0] for row in link.look_up(statements.CREDENTIAL_NAMES, wants.credentials)}
+        self.subjects = {bytes(row[0]): bytes(row[1]) for row in link.look_up(statements.SUBJECT_TAGS, wants.subjects)}
+        """Tags of subject keys by handle."""
         self.definitions = {
             row[0] for row in link.look_up(statements.DEFINITION_DIGESTS, wants.digests - memory.definitions)
         }

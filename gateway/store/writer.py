@@ -200,6 +200,8 @@ class Writer:
                 chain.op_prev, chain.last_seq, chain.origin = frame.leaf, frame.seq, number
             if line.answers:
                 effects.receipts[line.item] = Receipt(origin, frame.seq, frame.leaf.hex())
+        for tag, by in effects.erased.values():
+            effects.frames.extend(sealer.erase_subject(tag, by, now))
         if effects.heartbeat:
             effects.frames.extend(sealer.heartbeat(now))
         if effects.seal:
@@ -260,6 +262,10 @@ class Writer:
         credentials = [tuple(row.values()) for row in effects.credentials.values() if row is not None]
         write(statements.UPSERT_CREDENTIAL, credentials)
         touch(statements.DELETE_CREDENTIAL, [name for name, row in effects.credentials.items() if row is None])
+
+        # Before the new ones: a person may come back in the batch of their erasure.
+        touch(statements.DELETE_SUBJECTS, list(effects.erased))
+        write(statements.INSERT_SUBJECT, list(effects.subjects.values()))
 
     def _retire(self, retired: Sequence[Known]) -> None:
         touch = self._link.touch

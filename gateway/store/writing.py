@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -28,6 +28,7 @@ from gateway.store.items import (
     RevokeKey,
     Seal,
 )
+from gateway.store.items_subjects import EraseSubject, PutSubject
 from gateway.store.port import (
     Admission,
     Admitted,
@@ -39,8 +40,12 @@ from gateway.store.port import (
     Sealer,
     StoredCredential,
     StoredKey,
+    StoredSubject,
 )
 from gateway.store.records import drafts
+
+BY_BYTES_MAX: Final = 255
+"""The log's field for who asked for an erasure has a length of one byte."""
 
 
 class Writes(ABC):
@@ -128,6 +133,18 @@ class Writes(ABC):
     async def remove_credential(self, name: str, records: Sequence[Record]) -> bool:
         """False, and no record, if there is none of that name."""
         reply: bool = await self._submit(RemoveCredential(name, drafts=drafts(records)))
+        return reply
+
+    async def put_subject(self, subject: StoredSubject, records: Sequence[Record]) -> bool:
+        """False, and no record, if that person has a key already."""
+        reply: bool = await self._submit(PutSubject(subject, drafts=drafts(records)))
+        return reply
+
+    async def erase_subject(self, handle: bytes, by: str, records: Sequence[Record]) -> bytes | None:
+        """The tag of the key that is gone; None, and no record, if there was none."""
+        ensure(records, "an erasure goes with a record of it")
+        ensure(len(by.encode()) <= BY_BYTES_MAX, "who asked fits its field of the entry")
+        reply: bytes | None = await self._submit(EraseSubject(handle, by, drafts=drafts(records)))
         return reply
 
     async def put_meta(self, name: str, value: bytes | None, records: Sequence[Record]) -> None:

@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from gateway.core.identity import Rivals, Ruling, Verdict
@@ -27,6 +29,7 @@ from gateway.store.port import (
     Record,
     StoredCredential,
     StoredKey,
+    StoredSubject,
     StoreUnknown,
     TailFrame,
     Unavailable,
@@ -960,6 +963,60 @@ async def test_credential_put_again_in_the_batch_of_its_removal_is_there(store: 
     await store.put_credential(one, ())
     await asyncio.gather(store.remove_credential("deploy", ()), store.put_credential(one, ()))
     assert list(await store.credentials()) == [one]
+
+
+def subject(name: str, wrapped: bytes = b"w" * 60) -> StoredSubject:
+    return StoredSubject(sha256(name.encode()).digest(), sha256(wrapped).digest(), wrapped)
+
+
+async def test_a_person_has_one_key_and_its_record_names_it(store: Any) -> None:
+    one = subject("ann")
+    assert await store.put_subject(one, [record(None, "kept")])
+    assert not await store.put_subject(subject("ann", b"x" * 60), [record(None, "not said")])
+    assert await store.subject(one.handle) == await store.subject_of_tag(one.tag) == one
+    assert await store.subject(b"h" * 32) is None
+    assert [body["ev"] for body in await bodies(store)] == ["kept"]
+
+
+async def test_an_erased_key_is_gone_and_the_log_says_so_under_a_seal_in_the_same_transaction(store: Any) -> None:
+    one, two = subject("ann"), subject("bob", b"b" * 60)
+    await store.put_subject(one, ())
+    await store.put_subject(two, ())
+    assert await store.erase_subject(one.handle, "operator", [record(None, "erased")]) == one.tag
+    assert await store.erase_subject(one.handle, "operator", [record(None, "not said")]) is None
+    assert await store.subject(one.handle) is None
+    assert await store.subject(two.handle) == two
+    frames = [orjson.loads(item.frame) for item in await store.tail(100)]
+    assert [frame["kind"] for frame in frames][-3:] == ["data", "erasure", "seal"]
+    assert frames[-2]["body"] == {"tag": one.tag.hex(), "by": "operator"}
+
+
+async def test_who_comes_back_gets_a_new_key_even_in_the_batch_of_the_erasure(store: Any) -> None:
+    old, new = subject("ann"), subject("ann", b"x" * 60)
+    await store.put_subject(old, ())
+    erased, put = await asyncio.gather(
+        store.erase_subject(old.handle, "operator", [record(None, "erased")]), store.put_subject(new, ())
+    )
+    assert (erased, put) == (old.tag, True)
+    assert await store.subject(old.handle) == new
+    put, erased = await asyncio.gather(
+        store.put_subject(subject("cat", b"c" * 60), ()),
+        store.erase_subject(subject("cat").handle, "operator", [record(None, "erased")]),
+    )
+    assert (erased, put) == (subject("cat", b"c" * 60).tag, True)
+    assert await store.subject(subject("cat").handle) is None
+
+
+async def test_nothing_is_erased_that_the_log_could_not_say(store: Any) -> None:
+    one = subject("ann")
+    await store.put_subject(one, ())
+    for by, said in (("operator", []), ("x" * 256, [record(None, "erased")])):
+        with pytest.raises(BrokenInvariantError):
+            await store.erase_subject(one.handle, by, said)
+    await store.close_log()
+    with pytest.raises(Unavailable):
+        await store.erase_subject(one.handle, "operator", [record(None, "erased")])
+    assert await store.subject(one.handle) == one
 
 
 async def test_key_put_and_revoked_in_one_batch_ends_as_the_last_call_says(store: Any) -> None:

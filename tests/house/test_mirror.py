@@ -14,10 +14,10 @@ TESTED_THROUGH_OTHERS: dict[str, str] = {
     "adapters/http/selftest.py": "it is a test itself, run whenever an adapter starts",
     "adapters/http/tls.py": "through the fault table's half over TLS",
     "fixtures/": "as processes, through their sockets: a witness is judged by what it does on the wire",
+    "gateway/store/items_subjects.py": "through the exam every store takes, in tests/contract",
     "gateway/store/migrations/env.py": "alembic runs it whenever a store is opened",
     "gateway/store/readers.py": "through the exam every store takes, in tests/contract",
     "gateway/store/turns.py": "through the exam every store takes, in tests/contract",
-    "gateway/store/view.py": "through the exam every store takes, in tests/contract",
     "gateway/store/writing.py": "through the exam every store takes, in tests/contract",
     "gateway/surfaces/": "through the program and its REST doors, in tests/scenario",
 }

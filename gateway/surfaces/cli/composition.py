@@ -9,6 +9,7 @@ from typing import Protocol
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
+from gateway.engine.subjects import Subjects
 from gateway.engine.vault import Vault
 from gateway.settings import Settings
 from gateway.store.port import Store
@@ -21,6 +22,7 @@ class Opened:
     store: Store
     keys: Keys
     vault: Vault
+    subjects: Subjects
     origin: str
     quarantine: str | None
     log_folder: Path

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.surfaces.cli import acting, administering, auditing, exporting, hosting, local
+from gateway.surfaces.cli import acting, administering, auditing, exporting, hosting, local, shredding
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, enter
 from gateway.surfaces.cli.demo.command import demo
@@ -51,6 +51,7 @@ def build() -> typer.Typer:
     app.add_typer(administering.credentials, name="credentials")
     app.add_typer(hosting.hosts, name="host")
     app.add_typer(auditing.commands(), name="audit")
+    app.add_typer(shredding.subjects, name="subjects")
     app.command()(local.doctor)
     app.command()(local.recover)
     app.command()(local.schema)

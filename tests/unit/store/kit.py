@@ -119,6 +119,9 @@ class PlainSealer:
     def record(self, plaintext: bytes, t_ms: int) -> Sequence[PlainFrame]:
         return [self._frame("data", plaintext, t_ms)]
 
+    def erase_subject(self, tag: bytes, by: str, t_ms: int) -> Sequence[PlainFrame]:
+        return [self._frame("erasure", orjson.dumps({"tag": tag.hex(), "by": by}), t_ms)]
+
     def seal(self, t_ms: int) -> Sequence[PlainFrame]:
         if not self.unsealed:
             return []

@@ -156,6 +156,19 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("operation_id", "kind"),
     )
     op.create_table(
+        "subjects",
+        sa.Column("handle", sa.LargeBinary(length=32), nullable=False, comment="keyed hash of the person's name"),
+        sa.Column("tag", sa.LargeBinary(length=32), nullable=False, comment="names the key in the audit log"),
+        sa.Column(
+            "wrapped",
+            sa.LargeBinary(),
+            nullable=False,
+            comment="the key, under the log's key for personal data",
+        ),
+        sa.PrimaryKeyConstraint("handle"),
+        sa.UniqueConstraint("tag"),
+    )
+    op.create_table(
         "tombstones",
         sa.Column("id", sa.LargeBinary(length=16), nullable=False),
         sa.Column("caller", sa.String(), nullable=False),
