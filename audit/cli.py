@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -57,6 +58,8 @@ app = typer.Typer(
 witness_app = typer.Typer(help="Anchor other logs by cosigning their checkpoints.", no_args_is_help=True)
 app.add_typer(witness_app, name="witness")
 app.add_typer(trust_app, name="trust")
+
+_PORT_MAX = 65_535
 
 _COLOURS = {Exit.OK: "green", Exit.TAMPERED: "red", Exit.INCOMPLETE: "yellow", Exit.NOT_PROVEN: "yellow"}
 
@@ -177,7 +180,7 @@ def witness_serve_command(
     from audit.witness_server import serve  # noqa: PLC0415 - only this command needs HTTP; the others start twice as fast
 
     host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdecimal():
+    if not separator or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _PORT_MAX:
         usage(f"{listen!r} is not ADDRESS:PORT")
     policy = policy_at(trust)
     logs = () if policy is None else policy.logs

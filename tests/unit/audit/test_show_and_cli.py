@@ -305,3 +305,11 @@ def test_a_verdict_of_tampering_ends_with_its_own_code(tmp_path: Path) -> None:
     segment.write_bytes(flip(200)(segment.read_bytes()))
     command = [sys.executable, "-m", "audit", "verify", str(office.log), "--trust", str(office.trust)]
     assert subprocess.run(command, capture_output=True, check=False).returncode == Exit.TAMPERED
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:99999", "127.0.0.1:²", "127.0.0.1", "127.0.0.1:-1"])
+def test_a_witness_refuses_what_is_no_address(office: Office, tmp_path: Path, listen: str) -> None:
+    key = tmp_path / "witness.key"
+    assert cli.invoke(app, ["keygen", "witness", "--name", "w.example/w", "--out", str(key)]).exit_code == 0
+    command = ["witness", "serve", str(tmp_path / "state"), "--key", str(key), "--trust", str(office.trust)]
+    assert cli.invoke(app, [*command, "--listen", listen]).exit_code == Exit.USAGE
