@@ -59,12 +59,12 @@ class Restored:
         return stored.state.value + (", ambiguous" if stored.ambiguous else "")
 
 
-BEFORE = ("untouched", "sent since", "done since", "cancelled since", "read")
+BEFORE = ("untouched", "sent since", "done since", "cancelled since", "given up since", "read")
 
 
 @pytest.fixture
 async def restored(tmp_path: Path) -> Restored:
-    """Before the backup five operations wait to be sent again; then three of them go on, and three new ones come."""
+    """Before the backup six operations wait to be sent again; then four of them go on, and three new ones come."""
     log, ids = Journal(), dict[str, str]()
     shop = await open_workshop(Medium(tmp_path / "store.db"), log=log)
     keys = Keys(shop.store, shop.clock, CountedChance())
@@ -87,6 +87,12 @@ async def restored(tmp_path: Path) -> Restored:
     for name, seen in (("new, done", DONE), ("new, in doubt", TIMEOUT), ("new, refused", answer(400))):
         shop.outside.writes.append(seen)
         ids[name] = await shop.submit("make", name=name[5:].replace(" ", "-"), key=name.replace(" ", "-"))
+    # Its deadline passes before it is sent once more: an end without another attempt.
+    shop.clock.move(60)
+    recovery.nudge(shop.live(ids["given up since"]))
+    await shop.quiet()
+    # The others are restored within their deadlines.
+    shop.clock.move(-60)
     await keys.revoke(key_id, by="ann")
     await export(shop.store, log)
     await shop.die()
@@ -99,12 +105,13 @@ async def restored(tmp_path: Path) -> Restored:
 async def test_what_the_log_knows_is_taken_back_and_nothing_more(restored: Restored) -> None:
     done = await restored.take_back(restored.known)
 
-    assert done == Reimported(buried=3, doubted=2, cancelled=1, revoked=1)
+    assert done == Reimported(buried=3, doubted=3, cancelled=1, revoked=1)
     assert {name: await restored.state(name) for name in BEFORE} == {
         "untouched": "ready",
         "sent since": "in_doubt, ambiguous",
         "done since": "in_doubt, ambiguous",
         "cancelled since": "cancelled",
+        "given up since": "in_doubt, ambiguous",
         "read": "ready",
     }
     await restored.shop.close()
@@ -163,7 +170,7 @@ async def test_a_key_that_was_revoked_since_is_revoked_again_when_it_was(restore
 async def test_without_a_log_nothing_that_seems_unsent_is_believed_to_be_so(restored: Restored) -> None:
     done = await restored.take_back(None)
 
-    assert done == Reimported(doubted=4)
+    assert done == Reimported(doubted=5)
     assert {await restored.state(name) for name in BEFORE[:-1]} == {"in_doubt, ambiguous"}
     assert await restored.state("read") == "ready"
     await restored.shop.close()
@@ -173,9 +180,12 @@ async def test_what_was_put_in_doubt_is_looked_for_and_not_sent(restored: Restor
     await restored.take_back(restored.known)
     await restored.shop.assembly.recovery.take_over()
     restored.shop.assembly.driver.writes_held = True
-    restored.shop.outside.reads += [UNSENT, ABSENT]
-    await restored.shop.pass_on(60)
+    restored.shop.outside.reads += [ABSENT] * 4
+    await restored.shop.pass_on(5)
 
+    looks = {line for line in restored.shop.outside.sent if line.startswith("GET /things/by-key/")}
+    doubted = ("sent since", "done since", "given up since")
+    assert looks == {f"GET /things/by-key/{restored.ids[name]}" for name in doubted}
     assert restored.shop.outside.posts == 0
     await restored.shop.close()
 
