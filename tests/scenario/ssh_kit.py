@@ -9,17 +9,17 @@ from typing import Any
 
 from fixtures.proxy.server import FaultProxy
 from fixtures.ssh.service import USER, SshService
-from tests.scenario.kit import INPUT, Document, Home, Inside
+from gateway.surfaces.cli.client import Client
+from tests.scenario.kit import INPUT, LOOK_SECONDS, Document, Home, Inside
 from tests.unit.adapters.remote_host import Host
 
 DEADLINES: Document = {"connect": "3s", "request": "4s", "recovery": "2m"}
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
-    """What a test needs of the world: the gateway, the host behind its proxy, and the command's own ledger."""
+class Standing:
+    """The host behind its proxy, and the command's own ledger."""
 
-    api: Inside
     service: SshService
     proxy: FaultProxy
     ledger: Path
@@ -31,11 +31,29 @@ class Hosted:
         """The operations whose command ran, one entry for each time."""
         return self.ledger.read_text().split() if self.ledger.exists() else []
 
-    async def ended(self, count: int) -> None:
-        """Wait until so many commands have ended on the host, whoever still listens."""
+    @property
+    def port(self) -> int:
+        return int(self.proxy.address.rpartition(":")[2])
+
+    async def reached(self, stage: str, count: int = 1) -> None:
+        """Wait until so many sessions have reached a stage on the host, whoever still listens."""
         async with asyncio.timeout(20):
-            while self.stages.count("ended") < count:
-                await asyncio.sleep(0.02)
+            while self.stages.count(stage) < count:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def give_key(self, person: Client) -> None:
+        """Put the host's credential into the vault."""
+        key = self.service.client_key.export_private_key().decode()
+        body = {"kind": "ssh_key", "value": key, "origin": f"ssh://127.0.0.1:{self.port}"}
+        made = await person.call("PUT", "/v1/credentials/deploy-key", body=body)
+        assert not made.is_problem, made.document
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted(Standing):
+    """A gateway beside it, in this loop."""
+
+    api: Inside
 
 
 def marks(folder: Path, script: str = "") -> list[str]:
@@ -56,13 +74,12 @@ def command(folder: Path, script: str = "", **more: Any) -> Document:
 
 
 @asynccontextmanager
-async def hosted(home: Home, folder: Path, actions: dict[str, Document], **host: Any) -> AsyncIterator[Hosted]:
-    """A gateway whose host `web-1` is this machine, behind a proxy that hears which stage a session has reached."""
+async def standing(home: Home, folder: Path, actions: dict[str, Document], **host: Any) -> AsyncIterator[Standing]:
+    """The host `web-1`, which is this machine, behind a proxy that hears which stage a session has reached."""
     (folder / "host").mkdir()
     store = Host(folder / "host", "dash")
     store.init()
     proxies: list[FaultProxy] = []
-
     stages: list[str] = []
 
     def announce(port: int, stage: str) -> None:
@@ -75,10 +92,10 @@ async def hosted(home: Home, folder: Path, actions: dict[str, Document], **host:
         FaultProxy(service.address) as proxy,
     ):
         proxies.append(proxy)
-        port = int(proxy.address.rpartition(":")[2])
+        made = Standing(service, proxy, folder / "runs", stages)
         declared: Document = {
             "address": "127.0.0.1",
-            "port": port,
+            "port": made.port,
             "user": USER,
             "credential": "deploy-key",
             "host_keys": [service.host_keys[0].export_public_key().decode().strip()],
@@ -87,9 +104,12 @@ async def hosted(home: Home, folder: Path, actions: dict[str, Document], **host:
             "allow_private": True,
         } | host
         home.configure({}, actions, hosts={"web-1": declared})
-        async with home.running() as api:
-            key = service.client_key.export_private_key().decode()
-            body = {"kind": "ssh_key", "value": key, "origin": f"ssh://127.0.0.1:{port}"}
-            made = await api.person.call("PUT", "/v1/credentials/deploy-key", body=body)
-            assert not made.is_problem, made.document
-            yield Hosted(api, service, proxy, folder / "runs", stages)
+        yield made
+
+
+@asynccontextmanager
+async def hosted(home: Home, folder: Path, actions: dict[str, Document], **host: Any) -> AsyncIterator[Hosted]:
+    """The host, and a gateway that knows it and holds its key."""
+    async with standing(home, folder, actions, **host) as made, home.running() as api:
+        await made.give_key(api.person)
+        yield Hosted(made.service, made.proxy, made.ledger, made.stages, api)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.surfaces.cli.client import Client
 from tests.scenario.kit import LOOK_SECONDS, Document, Home
-from tests.scenario.ssh_kit import command, hosted, marks
+from tests.scenario.ssh_kit import command, hosted, marks, standing
 
 NAME = "v7"
 SLOW = 'until [ -e "$1.go" ]; do sleep 0.05; done'
@@ -72,6 +73,48 @@ async def test_a_session_lost_before_the_command_ran_ends_in_a_fence_and_not_exe
         assert world.runs == []
 
 
+@pytest.mark.parametrize("fault", ["ssh_refuse_login", "ssh_refuse_session", "ssh_refuse_command"])
+async def test_what_the_host_refused_before_it_ran_is_asked_anew(home: Home, tmp_path: Path, fault: str) -> None:
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path)}) as world:
+        world.service.plan.add(fault)
+        done = await world.api.begin("migrate", name=NAME, wait=20)
+
+        assert (done["outcome"], done["basis"], len(done["attempts"])) == ("success", "answer", 2), done
+        assert world.runs == [done["operation_id"]]
+
+
+async def test_a_forced_command_that_reports_0_is_no_success(home: Home, tmp_path: Path) -> None:
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path)}) as world:
+        world.service.plan.add("ssh_forced_command")
+        begun = await world.api.begin("migrate", name=NAME)
+
+        ended = await world.api.settled(begun["operation_id"])
+        assert (ended["outcome"], ended["executed"], ended["basis"]) == ("error", "no", "fence"), ended
+        assert world.runs == []
+
+
+async def test_a_gateway_that_is_killed_while_the_command_runs_finds_out_at_its_next_start(
+    home: Home, tmp_path: Path
+) -> None:
+    """D16, apache/airflow#13747: whoever watched a remote job died, and the job was taken for lost."""
+    async with standing(home, tmp_path, {"migrate": command(tmp_path, SLOW)}) as host:
+        async with home.process() as first:
+            await host.give_key(Client(first.client._address, home.person_key))
+            begun = await first.begin("migrate", name=NAME)
+            await host.reached("ran")
+            await first.kill()
+        async with home.process() as second:
+            seen = await second.until(
+                begun["operation_id"], lambda now: "in_progress" in [item["finding"] for item in now["evidence"]]
+            )
+            assert (seen["outcome"], seen["executed"]) == ("unknown", "unknown")
+            (tmp_path / "runs.go").touch()
+            ended = await second.settled(begun["operation_id"])
+
+        assert (ended["outcome"], ended["executed"], ended["basis"]) == ("success", "yes", "probe"), ended
+        assert host.runs == [begun["operation_id"]]
+
+
 async def test_a_delivery_that_comes_after_the_verdict_meets_the_fence(home: Home, tmp_path: Path) -> None:
     quick = {"connect": "1s", "request": "2s", "recovery": "1m"}
     async with hosted(home, tmp_path, {"migrate": command(tmp_path, deadlines=quick)}) as world:
@@ -83,7 +126,7 @@ async def test_a_delivery_that_comes_after_the_verdict_meets_the_fence(home: Hom
 
         before = world.stages.count("ended")
         assert world.proxy.release() >= 1
-        await world.ended(before + 1)
+        await world.reached("ended", before + 1)
         assert world.runs == []
         assert (await world.api.get(begun["operation_id"]))["executed"] == "no"
 
