@@ -4,6 +4,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
@@ -38,7 +39,8 @@ class DataFolder:
             raise Refused(f"{path} is in use by another gateway ({holder or 'which left no note'}).") from error
         try:
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"pid {os.getpid()}, since {wall_ms()} ms after 1970 UTC\n".encode(), 0)
+            since = datetime.fromtimestamp(wall_ms() / 1000, UTC).isoformat(timespec="seconds")
+            os.pwrite(descriptor, f"pid {os.getpid()}, since {since}\n".encode(), 0)
         except OSError:
             # The note is for people; a full disk must not keep a gateway from starting, it has outcomes to write.
             os.ftruncate(descriptor, 0)

@@ -1,7 +1,8 @@
 """Everything that holds for SQLite alone: how its files are opened and how its promises are switched on and checked."""
 
+import contextlib
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -37,21 +38,31 @@ _WRITER_PRAGMAS: Final = (
 _SYNCHRONOUS: Final = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 
 
+@contextlib.contextmanager
+def damage_refused(path: Path | None) -> Iterator[None]:
+    """What the database says of itself while it is opened, in words for an operator. Raises Refused."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise Refused(
+            f"{path} cannot be opened as a database: {error}. Nothing was started. Keep the file and those beside it, "
+            "and put back a copy that was made while the gateway was stopped."
+        ) from error
+
+
 def open_writer(path: Path | None) -> sqlite3.Connection:
     """The writing connection; `None` is a database in memory. Raises Refused where WAL cannot be had."""
     name = ":memory:" if path is None else str(path)
     driver = sqlite3.connect(name, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
-        for pragma in _WRITER_PRAGMAS:
-            driver.execute(pragma)
-        in_force = durability(driver)
+        with damage_refused(path):
+            for pragma in _WRITER_PRAGMAS:
+                driver.execute(pragma)
+            in_force = durability(driver)
         if path is not None and in_force != {"journal_mode": "wal", "synchronous": "full"}:
             raise Refused(
                 f"SQLite did not accept a durable journal for {path}: {in_force}. Is it a network file system?"
             )
-    except sqlite3.DatabaseError as error:
-        driver.close()
-        raise Refused(f"{path} cannot be opened as a database: {error}") from error
     except BaseException:
         driver.close()
         raise

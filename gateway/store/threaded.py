@@ -168,11 +168,12 @@ async def _assemble(path: Path, folder: DataFolder, ports: Ports, limits: Limits
     os.close(open_private(path))
     driver = sqlite.open_writer(path)
     try:
-        schema.prepare(driver)
-        writer = Writer(
-            sqlite.link_to(driver), ports.cipher, wall_ms=ports.wall_ms, room=ballast.room, listener=ports.points
-        )
-        readers = await Readers.open(path, limits.readers)
+        with sqlite.damage_refused(path):
+            schema.prepare(driver)
+            writer = Writer(
+                sqlite.link_to(driver), ports.cipher, wall_ms=ports.wall_ms, room=ballast.room, listener=ports.points
+            )
+            readers = await Readers.open(path, limits.readers)
     except BaseException:
         driver.close()
         raise

@@ -9,6 +9,7 @@ from gateway.store.port import Refused
 from gateway.store.threaded import Limits, Ports, SqlStore, database_path
 from tests.unit.store.kit import START_MS, admission, attach, cipher, operation
 
+PAGE_BYTES = 4096
 SMALL = Limits(ballast_bytes=4096, reserve_bytes=0)
 
 
@@ -80,7 +81,9 @@ def test_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.Mon
 
 def test_second_opening_in_the_same_process_is_refused_and_names_the_holder(folder: Path) -> None:
     held = DataFolder.open(folder, clock)
-    with pytest.raises(Refused, match=f"in use by another gateway .*pid {os.getpid()}, since {START_MS} ms"):
+    with pytest.raises(
+        Refused, match=rf"in use by another gateway .*pid {os.getpid()}, since \d{{4}}-\d\d-\d\dT[0-9:]{{8}}\+00:00"
+    ):
         DataFolder.open(folder, clock)
     # The refused opening has closed its own descriptor; with record locks that would have freed the folder.
     with pytest.raises(Refused):
@@ -116,6 +119,26 @@ async def test_refused_store_lets_go_of_the_folder(folder: Path) -> None:
     (folder / "gateway.db").chmod(0o600)
     with pytest.raises(Refused, match="cannot be opened as a database"):
         await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports(), SMALL)
+    DataFolder.open(folder, clock).close()
+
+
+async def test_damaged_page_is_refused_in_words_and_lets_go_of_the_folder(folder: Path) -> None:
+    url, file = f"sqlite:///{folder}/gateway.db", folder / "gateway.db"
+    await (await SqlStore.open(url, ports(), SMALL)).close()
+    whole = file.read_bytes()
+    refusals = []
+    for start in range(PAGE_BYTES, len(whole), PAGE_BYTES):
+        file.write_bytes(whole[:start] + bytes(PAGE_BYTES) + whole[start + PAGE_BYTES :])
+        # A page that the start does not read is found by whoever reads it; the others must not end in a traceback.
+        try:
+            await (await SqlStore.open(url, ports(), SMALL)).close()
+        except Refused as refused:
+            refusals.append(str(refused))
+        for beside in ("gateway.db-wal", "gateway.db-shm"):
+            (folder / beside).unlink(missing_ok=True)
+    assert refusals
+    assert all("cannot be opened as a database: database disk image is malformed" in said for said in refusals)
+    assert all("put back a copy" in said for said in refusals)
     DataFolder.open(folder, clock).close()
 
 
