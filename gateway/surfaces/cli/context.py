@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
+from yarl import URL
 
 from gateway.catalog.config import config_path, open_settings
 from gateway.catalog.mistake import MistakesError
@@ -27,6 +28,14 @@ _KEY = re.compile(r"[\x21-\x7e]+", re.ASCII)
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the document as JSON.")]
 PIPE_WIDTH = 1000
 """Nothing is folded where another program reads: an id in two halves cannot be searched for."""
+
+
+def _is_address(text: str) -> bool:
+    """Whether a client can dial it: the pattern alone lets through ports and hosts that do not exist."""
+    try:
+        return _ADDRESS.fullmatch(text) is not None and bool(URL(text).host) and URL(text).explicit_port is not None
+    except ValueError:
+        return False
 
 
 class Exit(IntEnum):
@@ -79,7 +88,7 @@ class Context:
         given = environment.get("GATEWAY_ADDR")
         if given:
             address = (given if "://" in given else f"http://{given}").removesuffix("/")
-            if _ADDRESS.fullmatch(address) is None:
+            if not _is_address(address):
                 fail("GATEWAY_ADDR is not an address: write host:port, for example 127.0.0.1:8420.", Exit.USAGE)
             return address
         server = self.settings().server if config_path(environment).exists() else Settings().server

@@ -58,6 +58,15 @@ def test_the_address_comes_from_the_environment_the_settings_or_the_default(home
     assert context(GATEWAY_CONFIG=str(home.config)).address() == "http://[::1]:0"
 
 
+@pytest.mark.parametrize("odd", ["nowhere", "127.0.0.1:65536", "127.0.0.1:99999", "https://a:1", "a:1/x"])
+def test_an_address_that_nobody_can_dial_is_wrong_usage(odd: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        context(GATEWAY_ADDR=odd).address()
+
+    assert ended.value.exit_code == Exit.USAGE
+    assert "write host:port" in capsys.readouterr().err
+
+
 def test_a_key_is_taken_without_the_line_end_that_a_file_has() -> None:
     assert context(GATEWAY_KEY=" gwk_x\n").key() == "gwk_x"
     assert context().key_if_any() == ""
