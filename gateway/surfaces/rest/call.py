@@ -24,6 +24,9 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,6})\"?\s*", re.ASCII)
 _SEND_INPUT = "Send the document that the interface describes, see `/openapi.json`."
+_SEE_FORM = "`/openapi.json` says which values it takes."
+_KINDS = {"model_type": "object", "dict_type": "object", "list_type": "array"}
+"""What pydantic tells in words of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +172,10 @@ def _field_error(item: Mapping[str, Any]) -> FieldError:
     if item["type"] == "extra_forbidden":
         pointer = pointer.rpartition("/")[0]
         return FieldError(pointer, "There is a member that is not declared here.", "Leave it out; see `/openapi.json`.")
+    if item["type"] in _KINDS:
+        return FieldError(pointer, f"A JSON {_KINDS[item['type']]} is expected here.", _SEND_INPUT)
     context = {name: value for name, value in item.get("ctx", {}).items() if isinstance(value, int | float | str)}
-    hint = ", ".join(f"{name} {value}" for name, value in context.items() if name != "error")
+    hint = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in context.items() if name != "error")
     return FieldError(pointer, f"{item['msg']}.", f"Expected: {hint}." if hint else _SEND_INPUT)
 
 
@@ -187,7 +192,7 @@ def invalid_query(name: str | None) -> Problem:
     if name is None:
         errors = [FieldError("", "There is a query parameter that is not declared here.", "Leave it out.")]
     else:
-        errors = [FieldError(f"/{name}", "This query parameter has another form or comes twice.", "See the interface.")]
+        errors = [FieldError(f"/{name}", "It has another form than is declared, or comes twice.", _SEE_FORM)]
     return Problem(
         Code.INVALID_INPUT, "The query does not have the declared form.", "See `/openapi.json`.", errors=errors
     )

@@ -178,11 +178,12 @@ async def run(call: Call) -> Reply:
         raise Problem(Code.NOT_FOUND, "That is not a run id.", "Use the id under which the operations were submitted.")
     views = await call.ports.gateway.run(call.who, name)
     unsettled = sum(1 for view in views if not view.operation.final)
-    guidance = (
-        "Every operation of this run is settled. Do not submit again what already succeeded."
-        if not unsettled
-        else f"{unsettled} operations of this run are not settled. Do not submit them again; read each one's guidance."
-    )
+    if not views:
+        guidance = "Nothing was submitted in a run of this id that this key can see. Make sure that the id is right."
+    elif not unsettled:
+        guidance = "Every operation of this run is settled. Do not submit again what already succeeded."
+    else:
+        guidance = f"Not settled in this run: {unsettled}. Do not submit them again; read each one's guidance."
     document = {"run": name, "operations": _documents(call, views), "unsettled": unsettled, "guidance": guidance}
     return Reply(200, document)
 

@@ -373,6 +373,10 @@ async def test_a_run_shows_what_it_did_and_what_is_open(door: Door, service: Dep
     assert mine.unsettled == 1
     assert "Do not submit them again" in mine.guidance
     assert foreign.operations == unused.operations == []
+    # An agent that misspelt its run must not conclude that its work is done.
+    assert foreign.guidance == unused.guidance
+    assert "settled" not in unused.guidance
+    assert "Nothing was submitted" in unused.guidance
     refused(await door.call("GET", "/v1/runs/a%20b"), 404, "not_found")
     refused(await door.call("GET", "/v1/runs/" + "a" * 256), 404, "not_found")
 
