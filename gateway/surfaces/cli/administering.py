@@ -167,11 +167,16 @@ def set_credential(
 def _origin_in_catalog(context: Context, name: str) -> str:
     async def look() -> set[str]:
         catalog = open_catalog(Path(context.settings().catalog_folder))
-        return {origin_of(item.base_url) for item in catalog.services.values() if item.credential == name}
+        found = {origin_of(item.base_url) for item in catalog.services.values() if item.credential == name}
+        hosts = [item.host for item in catalog.services.values() if item.host is not None]
+        while hosts:
+            found |= {host.origin for host in hosts if host.credential == name}
+            hosts = [host.jump for host in hosts if host.jump is not None]
+        return found
 
     origins = context.run(look())
     if len(origins) != 1:
-        how_many = "no service" if not origins else "services at several origins"
+        how_many = "no service or host" if not origins else "places at several origins"
         fail(f"The catalog uses {name} for {how_many}; say where it may go with --origin.", Exit.USAGE)
     return origins.pop()
 

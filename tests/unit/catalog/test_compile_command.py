@@ -65,6 +65,13 @@ def test_each_phase_of_the_runner_has_its_finding(body: dict[str, Any], status: 
     assert told(compiled(), body, status) is finding
 
 
+@pytest.mark.parametrize(("phase", "at_work"), [("running", True), ("unverifiable", True), ("exited", False)])
+def test_what_is_still_at_work_is_in_progress_and_no_end(phase: str, at_work: bool) -> None:
+    answer = Answer(0, (), {"phase": phase})
+
+    assert any(matches(item, answer, {}) for item in compiled().in_flight) is at_work
+
+
 def test_a_status_of_zero_without_an_end_is_no_success() -> None:
     action = compiled()
 

@@ -5,9 +5,12 @@ import json
 import re
 import sys
 
+import asyncssh
 import pytest
 
 from tests.canary import Canaries
+from tests.unit.catalog.commands import KEYS, changed
+from tests.unit.engine.test_outbound_hosts import BASTION
 from tests.unit.surfaces.cli.conftest import Hall, Program, Said
 from tests.unit.surfaces.door import Home
 
@@ -137,3 +140,20 @@ def test_a_lost_answer_says_to_look_first(person: Program, hall: Hall) -> None:
     # The connection ended before the answer; the gateway may still be at work on what it was given.
     hall.ask(hall.door_knows("agent-l"))
     assert "agent-l" in json.dumps(person.json("keys", "list"))
+
+
+def test_the_key_of_a_host_and_of_a_host_on_the_way_go_there_and_nowhere_else(
+    stopped: Program, home: Home, typed: Typed, canaries: Canaries
+) -> None:
+    (home.folder / "catalog" / "hosts.yaml").write_text(
+        changed((KEYS, f"{KEYS}    jump: bastion\n    port: 2222\n"), ("actions:\n", BASTION))
+    )
+    for name, origin in (("deploy-key", "ssh://web-1.example.com:2222"), ("hop-key", "ssh://bastion.example.com")):
+        key = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
+        canaries.watch_secret(name, key.splitlines()[2])
+        typed(key.encode())
+        said = stopped("credentials", "set", name, "--kind", "ssh_key")
+
+        assert said.out == f"Stored {name} (ssh_key), for {origin} only.\n", said.err
+    typed(b"token-token")
+    assert "no service or host" in stopped("credentials", "set", "nobody").err
