@@ -92,6 +92,7 @@ def _action(name: str, form: ActionForm, service: Service, digest: str) -> Actio
         attempts_max=form.attempts_max,
         deadlines=deadlines(form),
         conflict_key=form.conflict_key,
+        subject=form.subject,
         repeat_window_seconds=seconds(form.repeat_window),
         reads=reads(form),
         output=output(form),

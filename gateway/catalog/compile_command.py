@@ -73,6 +73,7 @@ def compile_command(content: Mapping[str, Any], digest: str) -> Action:
         attempts_max=form.attempts_max,
         deadlines=deadlines(form),
         conflict_key=form.conflict_key,
+        subject=form.subject,
         repeat_window_seconds=seconds(form.repeat_window),
         reads=reads(form),
         output=output(form),

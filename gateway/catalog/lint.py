@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Final
 
-from gateway.catalog import rules_command, rules_form, rules_hosts, rules_promise, rules_request
+from gateway.catalog import rules_command, rules_form, rules_hosts, rules_personal, rules_promise, rules_request
 from gateway.catalog.compile import compile_definition, definition_of
 from gateway.catalog.compile_command import command_definition
 from gateway.catalog.finding import CommandSubject, Finding, Subject
@@ -24,6 +24,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_request.slot_rules,
     rules_form.value_rules,
     rules_form.conflict_rules,
+    rules_personal.personal_rules,
     rules_form.expression_rules,
     rules_form.output_rules,
     rules_promise.read_rules,
@@ -41,6 +42,7 @@ COMMAND_RULES: Final[tuple[Callable[[CommandSubject], Iterator[Finding]], ...]] 
     rules_command.value_rules,
     rules_command.marker_rules,
     rules_form.conflict_rules,
+    rules_personal.personal_rules,
     rules_form.output_rules,
     rules_promise.deadline_rules,
     question_rules,

@@ -108,6 +108,9 @@ def _compiles(expression: str) -> bool:
 def marker_rules(subject: CommandSubject) -> Iterator[Finding]:
     """Who remembers what ran, and what follows from that."""
     form, action = subject.form, subject.action
+    if action.service.host is None or action.service.host.store is None:
+        hint = "Give the host “store” and “store_id”; `gateway host script` makes a store."
+        yield Finding(("host",), "On this host no command can be run: the runner has no store there.", hint)
     if action.is_read:
         yield from _read(subject)
         return

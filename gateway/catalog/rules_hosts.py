@@ -46,6 +46,8 @@ def host_rules(name: str, form: HostForm, loaded: Loaded) -> Iterator[Finding]:
 
 def _store(form: HostForm) -> Iterator[Finding]:
     where: Path = ("store",)
+    if form.store is None or form.store_id is None:
+        return
     if _STORE.fullmatch(form.store) is None:
         yield Finding(where, "This is no plain absolute path.", "For example /var/lib/gateway-runner.")
     elif any(form.store == place or form.store.startswith(f"{place}/") for place in _PASSING):

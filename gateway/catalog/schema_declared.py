@@ -57,6 +57,9 @@ class DeclaredForm(Form):
     deadlines: DeadlinesForm = DeadlinesForm()
     conflict_key: Word | None = None
     """Operations with the same key never run at the same time: `deploy:{environment}`."""
+    subject: Word | None = None
+    """Whose data the arguments marked `personal: true` are: `{customer}`. The audit log boxes them under a key of that
+    person, which can be deleted."""
     repeat_window: Duration = "10m"
     """How long after the end the same request is taken for a repeat."""
     reads: ReadsForm | None = None

@@ -68,13 +68,20 @@ class HostForm(Form):
     """Public keys that never count."""
     jump: Name | None = None
     """The host to go through, with its own keys and credential."""
-    store: Word
+    store: Word | None = None
     """Absolute path, on the host, of the folder in which the runner remembers what ran. Durable, and the user's own."""
-    store_id: Word
-    """The identity that the store was given when it was made: another store is never taken for it."""
+    store_id: Word | None = None
+    """The identity that the store was given when it was made (`gateway host script`): another is never taken for it."""
     limits: ServiceLimitsForm = ServiceLimitsForm()
     allow_private: bool = False
     """Loopback, private and link-local addresses are allowed."""
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.store is None) != (self.store_id is None):
+            given = "store_id" if self.store is None else "store"
+            raise problem("“store” and “store_id” go together.", "`gateway host script` makes a store.", given)
+        return self
 
 
 class ExitForm(Form):

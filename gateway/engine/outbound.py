@@ -103,8 +103,8 @@ class Outbound:
             argv=_words(request),
             command=_words(live.request),
             target=target,
-            store=host.store,
-            store_id=host.store_id,
+            store=present(host.store, "a host that runs commands has a store"),
+            store_id=present(host.store_id, "a store has an identity"),
             operation=operation.id,
             # Fences have numbers of their own here and none on the host.
             attempt=max(len(operation.sends), 1),

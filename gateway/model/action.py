@@ -69,9 +69,9 @@ class Host:
     user: str
     port: int
     credential: str
-    store: str
-    """Absolute path of the runner's store on the host."""
-    store_id: str
+    store: str | None = None
+    """Absolute path of the runner's store on the host; None for one that is only passed through."""
+    store_id: str | None = None
     """The identity of that store, from its making: another store answers for another host."""
     host_keys: tuple[str, ...] = ()
     host_authorities: tuple[str, ...] = ()
@@ -310,6 +310,8 @@ class Action:
     repeat_window_seconds: float = 600.0
     reads: Reads | None = None
     output: Output = field(default_factory=Output)
+    subject: str | None = None
+    """Whose data the arguments marked as personal are, as a text with placeholders; None: none is marked."""
     unknown_accepted: str | None = None
     """The owner's reason for living without any way to settle an unknown outcome."""
     marker: Marker | None = None

@@ -115,6 +115,37 @@ async def test_a_gateway_that_is_killed_while_the_command_runs_finds_out_at_its_
         assert host.runs == [begun["operation_id"]]
 
 
+async def test_a_command_that_outlasts_its_request_is_in_progress_until_it_ends(home: Home, tmp_path: Path) -> None:
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path, SLOW)}) as world:
+        begun = await world.api.begin("migrate", name=NAME)
+        seen = await world.api.until_state(begun["operation_id"], "in_doubt")
+        assert (seen["outcome"], seen["evidence"][0]["finding"]) == ("unknown", "in_progress"), seen
+
+        (tmp_path / "runs.go").touch()
+        ended = await world.api.settled(begun["operation_id"])
+        assert (ended["outcome"], ended["basis"]) == ("success", "probe"), ended
+        assert world.runs == [begun["operation_id"]]
+
+
+async def test_a_command_whose_lock_is_taken_is_not_run(home: Home, tmp_path: Path) -> None:
+    actions = {
+        "migrate": command(tmp_path, SLOW, lock="release"),
+        "restart": command(tmp_path, lock="release"),
+    }
+    async with hosted(home, tmp_path, actions) as world:
+        first = await world.api.begin("migrate", name=NAME)
+        await world.reached("ran")
+        while not world.runs:
+            await asyncio.sleep(LOOK_SECONDS)
+        refused = await world.api.begin("restart", name=NAME, wait=20)
+
+        assert (refused["outcome"], refused["executed"]) == ("error", "no"), refused
+        assert "lock busy" in refused["attempts"][-1]["observation"]
+        (tmp_path / "runs.go").touch()
+        await world.api.settled(first["operation_id"])
+        assert world.runs == [first["operation_id"]]
+
+
 async def test_a_delivery_that_comes_after_the_verdict_meets_the_fence(home: Home, tmp_path: Path) -> None:
     quick = {"connect": "1s", "request": "2s", "recovery": "1m"}
     async with hosted(home, tmp_path, {"migrate": command(tmp_path, deadlines=quick)}) as world:

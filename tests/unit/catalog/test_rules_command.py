@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.catalog.commands import COMMAND, CONFLICT, EFFECT, STATUS, H, compiled, told
+from tests.unit.catalog.commands import COMMAND, CONFLICT, EFFECT, STATUS, STORE, STORE_ID, H, compiled, told
 
 READ = "    effect: read\n"
 UNKNOWN = "    unknown_accepted: true\n    reason: A person looks.\n"
@@ -21,6 +21,7 @@ WRONG = [
     (COMMAND, f'    command: [sudo, -n, /bin/bash, -ec, "echo {{version}}"] {H}\n', "inside a script", "Write $1"),
     (COMMAND, f'    command: [python3, -c, "print({{version}})"] {H}\n', "inside a script", "Write $1"),
     (COMMAND, f"{COMMAND}    lock: a b {H}\n", "no name of a lock", "deploy"),
+    (STORE + STORE_ID, "", "the runner has no store there", "gateway host script"),
     (COMMAND, f"{COMMAND}    marker: disk {H}\n", "must be one of: runner", ""),
     (COMMAND, f"{COMMAND}    marker: none {H}\n", "whether this command ran", "marker: runner"),
     (COMMAND, f"{COMMAND}    marker: command {H}\n", "which command tells", "reconcile.command"),

@@ -25,8 +25,6 @@ BASTION = """\
     user: hop
     credential: hop-key
     host_keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1sVDrVWpbSrxBzHhLwQvnGyLSLYt4/4vvcnzLnRTBe"]
-    store: /var/lib/gateway-runner
-    store_id: s1
 actions:
 """
 
