@@ -202,12 +202,17 @@ cli_disclosure.register(app)
 
 
 def main() -> None:
-    """Run the command; the entry point of the script.
+    """Run the command; the entry point of the script."""
+    guarded(lambda: app(prog_name="audit", args=sys.argv[1:]))
+
+
+def guarded(command: Callable[[], object]) -> None:
+    """Run a command of this program, also inside another one's.
 
     Exit 1 accuses a log. Only a verdict may end so, and neither an answer that nobody could take nor a fault of ours.
     """
     try:
-        app(prog_name="audit", args=sys.argv[1:])
+        command()
     except SystemExit as end:
         if end.code != Exit.TAMPERED or isinstance(end.__context__, typer.Exit):
             raise

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from audit.cli import guarded
 from gateway.surfaces.cli import acting, administering, auditing, exporting, hosting, local, shredding
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, enter
@@ -65,8 +66,12 @@ def run(composition: Composition, arguments: Sequence[str]) -> int:
     if not all(_is_text(argument) for argument in arguments):
         sys.stderr.write("gateway: An argument is not UTF-8 text.\n")
         return Exit.USAGE
+    command = typer.main.get_command(build())
     try:
-        typer.main.get_command(build())(list(arguments), prog_name="gateway")
+        if arguments and arguments[0] == "audit":
+            guarded(lambda: command(list(arguments), prog_name="gateway"))
+        else:
+            command(list(arguments), prog_name="gateway")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else Exit.ERROR
     return Exit.SUCCESS

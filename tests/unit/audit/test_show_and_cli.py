@@ -269,9 +269,12 @@ def test_module_runs_as_a_program(office: Office) -> None:
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 @pytest.mark.parametrize("gone", [True, False])
-def test_an_answer_that_nobody_could_take_accuses_no_log(tmp_path: Path, form: list[str], *, gone: bool) -> None:
+@pytest.mark.parametrize("program", [["audit"], ["gateway", "audit"]], ids=["audit", "gateway audit"])
+def test_an_answer_that_nobody_could_take_accuses_no_log(
+    tmp_path: Path, form: list[str], program: list[str], *, gone: bool
+) -> None:
     office = Office(tmp_path)
-    command = [sys.executable, "-m", "audit", "verify", str(office.log), "--trust", str(office.trust), *form]
+    command = [sys.executable, "-m", *program, "verify", str(office.log), "--trust", str(office.trust), *form]
     if gone:
         reading, writing = os.pipe()
         os.close(reading)
