@@ -43,6 +43,12 @@ def damage_refused(path: Path | None) -> Iterator[None]:
     """What the database says of itself while it is opened, in words for an operator. Raises Refused."""
     try:
         yield
+    except sqlite3.OperationalError as error:
+        # The file may be whole: on a full disk nobody should put an old copy in its place.
+        raise Refused(
+            f"{path} cannot be opened as a database: {error}. Nothing was started. See whether the disk is full, "
+            "failing or read-only, and start again."
+        ) from error
     except sqlite3.DatabaseError as error:
         raise Refused(
             f"{path} cannot be opened as a database: {error}. Nothing was started. Keep the file and those beside it, "

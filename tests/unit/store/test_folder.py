@@ -1,4 +1,5 @@
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 
 from gateway.store.lock import DataFolder, check_folder, open_private
 from gateway.store.port import Refused
+from gateway.store.sqlite import damage_refused
 from gateway.store.threaded import Limits, Ports, SqlStore, database_path
 from tests.unit.store.kit import START_MS, admission, attach, cipher, operation
 
@@ -140,6 +142,12 @@ async def test_damaged_page_is_refused_in_words_and_lets_go_of_the_folder(folder
     assert all("cannot be opened as a database: database disk image is malformed" in said for said in refusals)
     assert all("put back a copy" in said for said in refusals)
     DataFolder.open(folder, clock).close()
+
+
+def test_disk_that_fails_is_not_taken_for_a_damaged_file() -> None:
+    with pytest.raises(Refused, match="disk is full, failing") as told, damage_refused(Path("x.db")):
+        raise sqlite3.OperationalError("disk I/O error")
+    assert "put back a copy" not in str(told.value)
 
 
 async def test_store_says_what_durability_is_in_force(folder: Path) -> None:
