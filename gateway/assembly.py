@@ -21,6 +21,7 @@ from gateway.engine.ports import Credentials, Definitions, NoPoints, Points, Sha
 from gateway.engine.recovery import Recovery
 from gateway.engine.revive import Revival
 from gateway.engine.slots import Slots
+from gateway.engine.subjects import Subjects
 from gateway.engine.submit import Submissions
 from gateway.engine.tasks import Tasks
 from gateway.model.access import Policy
@@ -54,6 +55,8 @@ class Ports:
     on_dead: Callable[[str], None]
     """Told once when the store's state is unknown or an invariant is broken: the process must end."""
     points: Points
+    subjects: Subjects | None = None
+    """Keys of people, for actions that mark personal arguments."""
     hosts: HostTransport | None = None
     """The way to hosts, for actions that run commands."""
 
@@ -74,7 +77,7 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
     """Wire an engine. Nothing runs yet: take over what is unsettled, then start `recovery.run`."""
     ids = Ids(ports.clock, ports.chance)
     hub = Hub()
-    journal = Journal(ports.store, ports.clock, ports.chance, hub, owner=ids.token())
+    journal = Journal(ports.store, ports.clock, ports.chance, hub, owner=ids.token(), subjects=ports.subjects)
     tasks = Tasks(_reporter(ports.on_dead))
     outbound = Outbound(ports.transport, ports.credentials, ports.shaper, ports.clock, ports.hosts)
     looks = Looks(
@@ -121,6 +124,7 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
         hub=hub,
         clock=ports.clock,
         points=ports.points,
+        subjects=ports.subjects,
     )
     return Assembly(gateway, driver, recovery, tasks, hub, journal)
 

@@ -93,6 +93,7 @@ async def run_gateway(
             bind_mask(lambda: office.vault.mask)
             ports = Ports(
                 store=office.store,
+                subjects=office.subjects,
                 transport=way,
                 credentials=office.vault,
                 shaper=Shaping(lambda: office.vault.mask),

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import structlog
 
 from gateway.core.acl import require_deed, sees, unknown_action
-from gateway.core.events import Attested, Begin, Cancelled, Fact
+from gateway.core.events import Attested, Begin, Cancelled
 from gateway.core.identity import Ruling, Verdict
 from gateway.core.strictjson import digest
 from gateway.core.transitions import IllegalMoveError
+from gateway.engine.admitting import Admissions
 from gateway.engine.clock import Clock
 from gateway.engine.driver import Driver, lease_seconds
 from gateway.engine.gate import Doorkeeper
@@ -20,12 +21,13 @@ from gateway.engine.live import Live
 from gateway.engine.ports import Definitions, Points
 from gateway.engine.recovery import Recovery
 from gateway.engine.revive import Revival
+from gateway.engine.subjects import Subjects
 from gateway.engine.submit import Passage, Request, Submissions, gone, is_known, refusal
 from gateway.model.action import Action
 from gateway.model.operation import Executed, Operation, Outcome, Receipt, State
 from gateway.model.principal import Deed, Principal
 from gateway.model.problem import Code, Problem, present
-from gateway.store.port import Admission, Filter, PayloadKind, Record, Store, StoreUnknown, Unavailable
+from gateway.store.port import Filter, PayloadKind, Record, Store, StoreUnknown, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +64,7 @@ class Gateway:
         hub: Hub,
         clock: Clock,
         points: Points,
+        subjects: Subjects | None = None,
     ) -> None:
         """Composed in `gateway.app`."""
         self._store = store
@@ -70,6 +73,7 @@ class Gateway:
         self._recovery = recovery
         self._revival = revival
         self._submissions = submissions
+        self._admissions = Admissions(journal, definitions, subjects)
         self.doorkeeper = doorkeeper
         self.definitions = definitions
         self.hub = hub
@@ -98,7 +102,7 @@ class Gateway:
         begin = self._place(action)
         self._points.hit("admit.before_commit")
         try:
-            admitted = await self._journal.admit(live, self._admission(passage, live), begin=begin)
+            admitted = await self._journal.admit(live, await self._admissions.of(passage, live), begin=begin)
         except BaseException as error:
             if begin is not None:
                 self._driver.slots.give_back(action.service.name)
@@ -119,42 +123,6 @@ class Gateway:
         if self._driver.slots.try_take(action.service.name, self._driver.bound(action)):
             return Begin(lease_seconds(action))
         return None
-
-    def _admission(self, passage: Passage, live: Live) -> Admission:
-        operation, action = live.operation, live.action
-        fact = Fact(
-            "admitted",
-            {
-                "key": operation.key,
-                "run": operation.run,
-                "parent": operation.parent,
-                "supersedes": operation.supersedes,
-                "fingerprint": operation.fingerprint,
-                "request": operation.request_sha256,
-                "url": operation.target_url,
-                "rule": operation.rule,
-                "session": passage.principal.key_id,
-                "trace": operation.trace_id,
-            },
-        )
-        return Admission(
-            operation=operation,
-            records=self._admission_records(operation, fact),
-            payloads={
-                PayloadKind.REQUEST: passage.payloads["request"],
-                PayloadKind.ARGUMENTS: passage.payloads["arguments"],
-            },
-            definition=self.definitions.definition(action),
-            repeat_window_ms=int(action.repeat_window_seconds * 1000),
-            is_read=action.is_read,
-        )
-
-    def _admission_records(self, operation: Operation, fact: Fact) -> tuple[Record, ...]:
-        records = [Record(fact.event, self._journal.body(operation, fact.fields), operation.id)]
-        if operation.supersedes is not None:
-            body = {"at": operation.created_ms, "by": operation.id, "person": operation.caller}
-            records.insert(0, Record("superseded", body, operation.supersedes))
-        return tuple(records)
 
     async def _not_new(self, principal: Principal, candidate: Operation, verdict: Verdict) -> View:
         if verdict.expired_id is not None:

@@ -18,14 +18,19 @@ from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.hub import Hub
 from gateway.engine.live import Live
-from gateway.model.action import Effect
+from gateway.engine.subjects import Subjects
+from gateway.model.action import Action, Effect
 from gateway.model.operation import Now, Operation
+from gateway.model.problem import present
 from gateway.store.port import Admission, Admitted, Change, PayloadKind, Record, Store, StoreUnknown, Unavailable
 
 log = structlog.get_logger(__name__)
 
 OUTCOME_RETRY_SECONDS = 3600.0
 """How long an outcome that the store refuses is offered again: it exists nowhere else."""
+
+DIGESTS = ("fingerprint", "request")
+"""Fields of records that are plain digests of what a caller sent."""
 
 Finisher = Callable[[Step], tuple[Step, Mapping[PayloadKind, bytes]]]
 """Adds what travels with a step: the result to store, and marks on the operation that are not its state."""
@@ -38,8 +43,14 @@ class Lost(Exception):
 class Journal:
     """Applies events. One per process; every part of the engine that changes operations shares it."""
 
-    def __init__(self, store: Store, clock: Clock, chance: Chance, hub: Hub, owner: str) -> None:
-        """`owner` names this run of the process; leases and looks carry it."""
+    def __init__(
+        self, store: Store, clock: Clock, chance: Chance, hub: Hub, owner: str, *, subjects: Subjects | None = None
+    ) -> None:
+        """`owner` names this run of the process; leases and looks carry it.
+
+        Without `subjects` no action may mark personal arguments.
+        """
+        self._subjects = subjects
         self.store = store
         self.owner = owner
         self._clock = clock
@@ -61,7 +72,7 @@ class Journal:
             begun = step(live.action, operation, begin, self.now())
             # One transaction, one version: the image before it never existed for anybody else.
             operation = begun.operation.but(version=operation.version)
-            records += self._records(operation, begun.facts)
+            records += self._records(live.action, operation, begun.facts)
         admitted = await self.store.admit(replace(admission, operation=operation, records=tuple(records)))
         if admitted.receipt is not None:
             live.operation = operation
@@ -79,7 +90,7 @@ class Journal:
             change = Change(
                 operation=taken.operation,
                 expect_version=live.operation.version,
-                records=self._records(taken.operation, taken.facts),
+                records=self._records(live.action, taken.operation, taken.facts),
                 payloads=payloads,
                 seal_now=taken.operation.final and live.action.effect is Effect.IRREVERSIBLE,
             )
@@ -131,8 +142,15 @@ class Journal:
             self._hub.alert(name, operation, f"{operation.action} is {operation.state.value}")
         self._hub.changed(operation)
 
-    def _records(self, operation: Operation, facts: tuple[Fact, ...]) -> tuple[Record, ...]:
-        return tuple([Record(fact.event, self.body(operation, fact.fields), operation.id) for fact in facts])
+    def _records(self, action: Action, operation: Operation, facts: tuple[Fact, ...]) -> tuple[Record, ...]:
+        records = tuple([Record(fact.event, self.body(operation, fact.fields), operation.id) for fact in facts])
+        return records if action.subject is None else tuple([self._discreet(record) for record in records])
+
+    def _discreet(self, record: Record) -> Record:
+        """The record without a digest that somebody could find again by guessing a person's data."""
+        subjects = present(self._subjects, "who marks personal arguments has keys for people")
+        hidden = {name: subjects.mark(record.body[name]) for name in DIGESTS if name in record.body}
+        return replace(record, body={**record.body, **hidden}) if hidden else record
 
     def body(self, operation: Operation, fields: Mapping[str, object]) -> dict[str, object]:
         """The body of an audit record: who, what and where beside the fact itself; never a credential or a payload."""

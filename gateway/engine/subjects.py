@@ -47,11 +47,15 @@ class Subjects:
     """Boxes personal fields of records, and erases them by deleting a person's key."""
 
     def __init__(self, store: Store, keys: Sequence[PersonalKey], clock: Clock, chance: Chance) -> None:
-        """`keys` are those of every log of this installation; the last is the present log's."""
+        """`keys` are those of every log of this installation, oldest first; the last is the present log's."""
         self._store = store
         self._keys = tuple(keys)
         self._clock = clock
         self._chance = chance
+
+    def mark(self, value: str) -> str:
+        """Personal data as a record may carry it to be matched, in hex: of the first log's secret in every log."""
+        return self._keys[0].mark(value.encode()).hex()
 
     async def box(self, document: dict[str, Any], subject: str, names: Collection[str]) -> dict[str, Any]:
         """The document with every member of these names boxed under the person's key, which is durable then.

@@ -104,7 +104,7 @@ class Admit(Base):
                 return only(Admitted(Verdict(Ruling.REFUSE, Code.WRONG_STATE, named)))
         verdict = decide(
             operation,
-            view.rivals(operation, besides=old),
+            view.rivals(operation, besides=old, mark=self.admission.mark),
             repeat_window_ms=self.admission.repeat_window_ms,
             is_read=self.admission.is_read,
         )

@@ -79,6 +79,8 @@ class Admission:
     is_read: bool
     seal_now: bool = False
     """Close this transaction with a signed seal (irreversible actions admitted and begun at once)."""
+    mark: str | None = None
+    """What the log carries for the fingerprint where the arguments are personal: a lost operation is known by it."""
 
 
 @dataclass(frozen=True, slots=True)

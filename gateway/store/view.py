@@ -240,8 +240,11 @@ class View:
         """All operations met so far."""
         return self._known.values()
 
-    def rivals(self, candidate: Operation, *, besides: Known | None = None) -> Rivals:
-        """Earlier operations that this one may be a repeat of; `besides` is about to be superseded by it."""
+    def rivals(self, candidate: Operation, *, besides: Known | None = None, mark: str | None = None) -> Rivals:
+        """Earlier operations that this one may be a repeat of; `besides` is about to be superseded by it.
+
+        `mark` is the other name under which the log may know the candidate's arguments.
+        """
         names = candidate.caller, candidate.fingerprint
         key = None
         if candidate.key is not None:
@@ -253,7 +256,7 @@ class View:
             same_key=key.operation if isinstance(key, Known) else key,
             same_fingerprint=None if live is None or live is besides else live.operation,
             same_conflict_key=None if conflict is None or conflict is besides else conflict.operation,
-            lost=self.lost.of(*names),
+            lost=self.lost.of(*names) or (None if mark is None else self.lost.of(candidate.caller, mark)),
             last_final=None if echo is None else echo.operation,
         )
 

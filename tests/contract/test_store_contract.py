@@ -853,6 +853,15 @@ def lost(of: Operation, outcome: str | None = "success", *, executed: bool = Tru
     return LostOperation(of.id, of.caller, of.action, of.fingerprint, of.key, outcome, executed)
 
 
+async def test_a_lost_operation_with_personal_arguments_is_known_by_the_mark_that_the_log_carries(store: Any) -> None:
+    forgotten = operation(fingerprint="mark")
+    await store.bury([lost(forgotten)], (record(None, "operations_lost"),))
+    again = operation(fingerprint="f")
+    refused = await store.admit(admission(again, mark="mark"))
+    assert refused.verdict.code is (await admit(store, operation(fingerprint="mark"))).code is not None
+    assert await admit(store, operation(fingerprint="f")) == Verdict(Ruling.CREATE)
+
+
 async def test_lost_operations_keep_their_names_once_and_over_a_new_start(place: Place, store: Any) -> None:
     stored, forgotten = operation(key="k0", fingerprint="f0"), operation(key="k", fingerprint="f")
     await admit(store, stored)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.service.server import DeployService
+from gateway.engine.admitting import PERSONAL
 from gateway.store.port import Record, Refused
 from tests.scenario.kit import Home, write_action
 
@@ -59,6 +60,42 @@ async def test_a_shredded_person_is_gone_from_the_log_for_good_and_the_log_verif
     assert "dpo" in json.dumps(records)
     assert PERSON not in json.dumps(records)
     assert home.run("subjects", "shred", PERSON).returncode == 1
+
+
+async def test_personal_arguments_reach_the_log_in_boxes_only_and_go_with_their_person(
+    home: Home, service: DeployService
+) -> None:
+    named = {"type": "string", "pattern": "^[a-z0-9_.-]{1,60}$"}
+    arguments = {
+        "type": "object",
+        "properties": {"name": named | {"personal": True}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    deploy = write_action("PUT", input=arguments, subject="person:{name}", conflict_key="deploy:{name}")
+    home.configure({"deploys": service.url}, {"deploy": deploy, "plain": write_action("PUT")})
+    async with home.running() as api:
+        done = await api.begin("deploy", name="ann.archer", key="call-1", wait=10)
+        plain = await api.begin("plain", name="bob.builder", key="call-2", wait=10)
+        assert (done["outcome"], plain["outcome"]) == ("success", "success")
+        stored = await api.running.office.store.get(done["operation_id"])
+        assert stored is not None
+    text = shown(home)
+    assert "ann.archer" not in text
+    assert stored.fingerprint not in text
+    assert stored.request_sha256 not in text
+    assert "bob.builder" in text
+    assert len(home.query("SELECT tag FROM subjects")) == 1
+    assert home.run("subjects", "shred", "ann.archer").returncode == 1
+    assert home.run("subjects", "shred", "person:ann.archer").returncode == 0
+    of_ann = [json.loads(line)["record"] for line in shown(home).splitlines() if done["operation_id"] in line]
+    (admitted,) = [fields for fields in of_ann if fields["ev"] == "admitted"]
+    assert "url" in admitted
+    assert {admitted[name] for name in PERSONAL if name in admitted} == {"erased"}
+    # The admission's mark and the attempt's are one, so that they can be held against each other.
+    assert len({fields["request"] for fields in of_ann if "request" in fields}) == 1
+    code, said = home.verify()
+    assert code == 0, said
 
 
 async def test_who_comes_back_gets_a_new_key_and_who_asks_is_named(home: Home, service: DeployService) -> None:
