@@ -145,6 +145,10 @@ def observation_of(exchange: HostExchange, seen: SshObservation, answer: Answer 
     if answer.verb is Verb.PROBE:
         return _told(bare, answer) if exchange.verb is HostVerb.ASK else _answered(bare, exchange, answer)
     match meaning(answer):
+        case Meaning.LAUNCHED_NOTHING if answer.reason == "attempt_not_fenced":
+            # Whoever sent this took every earlier attempt for unsent, but the host holds one: never a "not executed".
+            told = _answered(bare, exchange, replace(answer, phase=RemotePhase.UNVERIFIABLE))
+            return replace(told, summary="the host holds an earlier attempt of it, which may have run")
         case Meaning.NEVER_RAN | Meaning.LAUNCHED_NOTHING if exchange.verb is HostVerb.RUN:
             reason = (answer.reason or "").replace("_", " ")
             return replace(bare, nothing_left=True, summary=f"the host did not run it and will not: {reason}")

@@ -269,6 +269,17 @@ async def test_what_still_runs_is_a_whole_answer_without_an_end(phase: str) -> N
     assert json.loads(seen.body)["phase"] == phase
 
 
+async def test_a_host_that_holds_an_earlier_attempt_is_believed_rather_than_what_was_thought_of_it(host: Host) -> None:
+    place = OnHost(host)
+    await place.ask(HostVerb.RUN, attempt=1)
+    seen = await place.ask(HostVerb.RUN, attempt=2)
+
+    assert not seen.nothing_left
+    # The host knows it, so that no fence of a later attempt can claim that it never ran.
+    assert (seen.answered, seen.header("Phase"), seen.header("Exited")) == (True, "unverifiable", None)
+    assert host.ledger.read_text() == "x\n"
+
+
 async def test_an_absence_without_authority_is_no_evidence() -> None:
     seen = await told(HostVerb.STATUS, "absent", **OURS, authoritative=False)
 
