@@ -135,8 +135,8 @@ def sent_before_the_commit(patch: Patch) -> None:
 def attempts_left_out_of_the_log(patch: Patch) -> None:
     records = journal.Journal._records
 
-    def without(self: journal.Journal, operation: Operation, facts: Any) -> Any:
-        return records(self, operation, tuple(fact for fact in facts if fact.event != "attempt"))
+    def without(self: journal.Journal, action: Action, operation: Operation, facts: Any) -> Any:
+        return records(self, action, operation, tuple(fact for fact in facts if fact.event != "attempt"))
 
     patch.setattr(journal.Journal, "_records", without)
 
