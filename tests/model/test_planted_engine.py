@@ -17,7 +17,7 @@ from gateway.core.reconcile import absence
 from gateway.core.reconcile.absence import AbsenceVerdict
 from gateway.core.repeat import Permission
 from gateway.engine import driver, journal, log_start
-from gateway.model.action import Settle
+from gateway.model.action import Action, Settle
 from gateway.model.operation import AMBIGUOUS_STANDINGS, Failure, Now, Operation, Standing, State
 from gateway.store.port import StoreUnknown, Unavailable
 from gateway.store.writer import Writer
