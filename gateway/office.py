@@ -43,6 +43,7 @@ from gateway.store.threaded import Ports as StorePorts
 log = structlog.get_logger(__name__)
 
 DATA_KEY_VARIABLE = "GATEWAY_DATA_KEY"
+DATABASE = "gateway.db"
 LAST_COSIGNATURE_SECONDS = 3.0
 """How long the end waits for witnesses; their answers may come at the next start as well."""
 QUARANTINE_META = "quarantine"
@@ -58,7 +59,7 @@ class Paths:
     @property
     def database(self) -> str:
         """SQLAlchemy URL of the embedded store."""
-        return f"sqlite:///{self.folder / 'gateway.db'}"
+        return f"sqlite:///{self.folder / DATABASE}"
 
     @property
     def data_key(self) -> Path:
@@ -116,13 +117,19 @@ async def open_office(
 ) -> AsyncIterator[Office]:
     """Open a data folder for this process alone, and close it cleanly at the end. `points` also hears the store's.
 
-    Only when `serving` may checkpoints be printed: what other commands print is for whoever called them.
+    Only when `serving` may checkpoints be printed and are witnesses asked for a last word: what other commands print is
+    for whoever called them, and they need not wait.
 
     Raises `store.port.Refused` with a sentence for an operator: in use, not initialised, keys missing or readable by
     others, files and store that contradict each other.
     """
     paths = Paths(Path(settings.data_folder))
     if not paths.data_key.exists() and DATA_KEY_VARIABLE not in environment:
+        if (paths.folder / DATABASE).exists():
+            raise Refused(
+                f"The data folder {paths.folder} holds a database, but its keys are missing ({paths.data_key.parent})."
+                " Put the folder `keys` back from where you keep it: without it nothing that is stored can be read."
+            )
         raise Refused(f"{paths.folder} is not the data folder of a gateway. Run `gateway init` first.")
     vault_key = load_vault_key(Path(settings.vault.key_file), settings.vault.key)
     store = await open_store(settings, paths, environment, clock, chance, points=points)
@@ -138,7 +145,9 @@ async def open_office(
         yield Office(settings, paths, store, *parts, keys, vault, subjects, ledger.origin, ledger.quarantine)
         if store.failed is None:
             await store.close_log()
-            await _export_rest(store, ledger)
+            published = await _export_rest(store, ledger)
+            if serving and published is not None and ledger.anchoring.cosigners is not None:
+                await _cosign_last(ledger, published)
     finally:
         await store.close()
         if ledger is not None:
@@ -177,7 +186,7 @@ async def open_store(
     return await SqlStore.open(settings.store.url or paths.database, ports, limits)
 
 
-async def _export_rest(store: SqlStore, ledger: _Ledger) -> None:
+async def _export_rest(store: SqlStore, ledger: _Ledger) -> Published | None:
     """At a clean end the files are complete, so that whoever looks at them next sees a closed segment."""
     epochs = ledger.anchoring.epochs
     try:
@@ -187,11 +196,10 @@ async def _export_rest(store: SqlStore, ledger: _Ledger) -> None:
                 epochs.confirm(ledger.exporter.durable_size)
             await store.prune(tail[-1].seq, ledger.origin)
             await store.put_meta("exported", str(tail[-1].seq).encode(), ())
-        published = ledger.publisher.publish()
-        if published is not None and ledger.anchoring.cosigners is not None:
-            await _cosign_last(ledger, published)
+        return ledger.publisher.publish()
     except (LogError, OSError, BadNote) as error:
         log.warning("audit_export_postponed", reason=str(error))
+        return None
 
 
 async def _cosign_last(ledger: _Ledger, published: Published) -> None:
@@ -207,8 +215,11 @@ async def _cosign_last(ledger: _Ledger, published: Published) -> None:
         if answer.taken is not Taken.TAKEN:
             log.warning("audit_end_not_cosigned", anchor=answer.anchor, reason=answer.detail)
     if cosigned.lines:
-        ledger.publisher.add_signatures(cosigned.lines)
-        ledger.publisher.publish(published.checkpoint.size)
+        try:
+            ledger.publisher.add_signatures(cosigned.lines)
+            ledger.publisher.publish(published.checkpoint.size)
+        except (LogError, OSError, BadNote) as error:
+            log.warning("audit_export_postponed", reason=str(error))
 
 
 async def _open_log(

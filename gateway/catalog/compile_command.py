@@ -89,7 +89,7 @@ def _marker(form: CommandForm) -> Marker:
     return Marker.NONE if form.effect == "read" else Marker.RUNNER
 
 
-def _host(content: Mapping[str, Any]) -> tuple[Host, int]:
+def _host(content: Mapping[str, Any]) -> tuple[Host, int | None]:
     own = dict(content)
     name, jump = own.pop("name"), own.pop("jump", None)
     form = HostForm.model_validate(own)

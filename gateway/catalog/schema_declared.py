@@ -42,8 +42,8 @@ class OutputForm(Form):
 
 
 class ServiceLimitsForm(Form):
-    concurrency: int = Field(default=8, ge=1, le=10_000)
-    """Attempts under way at once."""
+    concurrency: int | None = Field(default=None, ge=1, le=10_000)
+    """Attempts under way at once; default: the setting `limits.service_concurrency_max`."""
 
 
 class DeclaredForm(Form):

@@ -70,7 +70,7 @@ def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
         case State.UNRESOLVED:
             return _unresolved(operation, action)
         case State.SUCCEEDED:
-            return _succeeded(operation)
+            return _succeeded(operation, action)
         case State.FAILED:
             return _failed(operation, action)
         case State.CANCELLED:
@@ -146,7 +146,7 @@ def _alarm(operation: Operation) -> str | None:
     return f"{claim}, and evidence seen later contradicts that. {_DO_NOT}; {_TELL} before you build on it."
 
 
-def _succeeded(operation: Operation) -> str:
+def _succeeded(operation: Operation, action: Action) -> str:
     alarm = _alarm(operation)
     if alarm is not None:
         return alarm
@@ -157,9 +157,11 @@ def _succeeded(operation: Operation) -> str:
         "handle": "It was carried out: the service took it and finished it.",
         "state": "It was carried out: the service was in another state before and is in the wanted one now.",
     }.get(operation.basis or "", "It was carried out: its answer was lost, and the service's own record shows it.")
+    # A read changed nothing: whether it is worth another one is its caller's business.
     if operation.output_valid is False:
-        return f"{told} The answer does not have the declared form, which does not undo it: do not send it again."
-    return f"{told} It is done; do not send it again."
+        undone = "." if action.is_read else ", which does not undo it: do not send it again."
+        return f"{told} The answer does not have the declared form{undone}"
+    return f"{told} It is done." if action.is_read else f"{told} It is done; do not send it again."
 
 
 def _failed(operation: Operation, action: Action) -> str:

@@ -94,7 +94,8 @@ class Service:
     name: str
     base_url: str
     credential: str | None = None
-    concurrency_max: int = 8
+    concurrency_max: int | None = None
+    """Attempts under way at once; None: as the settings say."""
     allow_private: bool = False
     ca_file: str | None = None
     proxy: str | None = None

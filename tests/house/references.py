@@ -71,7 +71,8 @@ An irreversible action without any answer needs `unknown_accepted: true` and a `
 
 For a command on a host the runner answers all three (`marker: runner`): it travels with the command and needs nothing
 on the host but `sh`, remembers in the host's `store` what it was told to run, runs each attempt at most once, and can
-see to it that a late one never runs. A status command of your own (`reconcile.command`) may tell what became of it instead.
+see to it that a late one never runs. A status command of your own (`reconcile.command`) may tell what became of it
+instead.
 """
 
 _ORDER = (
@@ -157,7 +158,8 @@ def _form(kind: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    """One line: a line break would end the table."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def catalog_text() -> str:

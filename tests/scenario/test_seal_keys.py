@@ -32,7 +32,8 @@ async def test_old_seal_keys_are_gone_while_the_log_still_verifies(
     quick = partial(EpochKeys, limits=EpochLimits(age_max_ms=50, entries_max=1000))
     monkeypatch.setattr(log_start, "EpochKeys", quick)
     configured(home, service, seal_interval_seconds=0.05)
-    first = seal_keys(home)[0]
+    kept = seal_keys(home)
+    first = kept[0]
     async with home.running() as api:
         async with asyncio.timeout(SECONDS):
             for number in range(1000):

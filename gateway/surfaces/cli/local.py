@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -204,4 +205,11 @@ FAULTS_HELP = "Start services that misbehave on purpose, for your own tests; `ga
 def faults(context: typer.Context) -> None:
     """Hand everything to the fault kit, a program of its own: a witness shares nothing with what it watches."""
     program = [sys.executable, "-m", "fixtures", *(context.args or ["--help"])]
-    raise typer.Exit(subprocess.call(program))  # noqa: S603 - our own program, no shell
+    with subprocess.Popen(program) as kit:  # noqa: S603 - our own program, no shell
+        # Whoever ends this program means the kit. Ctrl-C reaches both by itself.
+        before = signal.signal(signal.SIGTERM, lambda *_: kit.terminate())
+        try:
+            code = kit.wait()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    raise typer.Exit(code)

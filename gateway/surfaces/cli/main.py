@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from audit.cli import guarded
+from gateway.engine.logs import Logs
 from gateway.surfaces.cli import acting, administering, auditing, exporting, hosting, local, shredding
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, enter
@@ -67,6 +68,8 @@ def run(composition: Composition, arguments: Sequence[str]) -> int:
         sys.stderr.write("gateway: An argument is not UTF-8 text.\n")
         return Exit.USAGE
     command = typer.main.get_command(build())
+    # What a command logs on the way is for people: standard output is its answer's alone.
+    logs = Logs(composition.clock, level="warning")
     try:
         if arguments and arguments[0] == "audit":
             guarded(lambda: command(list(arguments), prog_name="gateway"))
@@ -74,6 +77,8 @@ def run(composition: Composition, arguments: Sequence[str]) -> int:
             command(list(arguments), prog_name="gateway")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else Exit.ERROR
+    finally:
+        logs.close()
     return Exit.SUCCESS
 
 

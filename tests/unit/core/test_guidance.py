@@ -190,3 +190,11 @@ def test_while_it_may_have_been_carried_out_the_same_request_is_never_suggested(
             assert "o not send it again" in told or "o not submit it again" in told
             assert "ubmit a new operation" not in told
             assert next_step(live) in {Next.WAIT, Next.DO_NOT_REPEAT, Next.ASK_PERSON}
+
+
+def test_a_read_that_was_answered_may_be_made_again() -> None:
+    settled = Story(read()).send(answer(200)).operation
+
+    assert guidance(settled, read(), now_ms=T0).endswith("It is done.")
+    unfit = guidance(replace(settled, output_valid=False), read(), now_ms=T0)
+    assert unfit.endswith("The answer does not have the declared form.")

@@ -58,6 +58,21 @@ def test_a_passphrase_is_refused_and_said_so() -> None:
         (f"{TEXT}{CERTIFICATE}\n{CERTIFICATE}", "no certificate"),
         (TEXT + KEY.export_public_key().decode(), "no certificate"),
     ],
+    # The texts are made anew at each run: a name that held one would differ from process to process.
+    ids=[
+        "empty",
+        "password",
+        "public key",
+        "no end",
+        "of another form",
+        "PKCS 8",
+        "a line short",
+        "other kind",
+        "a character that is none",
+        "words below it",
+        "two certificates",
+        "public key below it",
+    ],
 )
 def test_what_is_no_key_is_refused_with_what_to_do(text: str, said: str) -> None:
     assert said in reason(text)

@@ -20,6 +20,7 @@ from tests.unit.engine.workshop import (
     Held,
     Workshop,
     definitions,
+    open_workshop,
 )
 
 
@@ -485,3 +486,13 @@ async def test_looking_now_follows_a_stored_handle_before_anything_else(shop: Wo
     await shop.assembly.driver.look_now(live)
 
     assert shop.outside.sent[-1] == "GET /handles/1"
+
+
+async def test_the_settings_bound_a_service_that_declares_no_bound_of_its_own() -> None:
+    shop = await open_workshop(service_concurrency_max=3)
+    actions, driver = definitions().actions, shop.assembly.driver
+    bounds = {action.service.name: driver.bound(action) for action in actions.values()}
+    await shop.close()
+
+    assert bounds["svc"] == 3
+    assert bounds["narrow"] == 1

@@ -277,21 +277,33 @@ def test_serve_tells_of_a_taken_port(stopped: Program, home: Home, hall: Hall) -
     assert "cannot listen at" in said.err
 
 
-def test_faults_are_handed_to_the_kit_as_they_are(anywhere: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[list[str]] = []
+def gateway(*arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "gateway", *arguments]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, text=True)
 
-    def call(program: list[str]) -> int:
-        called.append(program)
-        return 7
 
-    monkeypatch.setattr(subprocess, "call", call)
+@pytest.mark.parametrize(("arguments", "code"), [(("no-such-thing",), 2), (("service", "--help"), 0), ((), 0)])
+def test_faults_are_handed_to_the_kit_as_they_are(arguments: tuple[str, ...], code: int) -> None:
+    with gateway("faults", *arguments) as program:
+        out, err = program.communicate(timeout=30)
 
-    assert anywhere("faults", "service", "--port", "0", "--help").code == 7
-    assert anywhere("faults").code == 7
-    assert called == [
-        [sys.executable, "-m", "fixtures", "service", "--port", "0", "--help"],
-        [sys.executable, "-m", "fixtures", "--help"],
-    ]
+    assert program.returncode == code
+    assert "usage: python -m fixtures" in out + err
+
+
+def test_whoever_ends_the_program_ends_the_kit(tmp_path: Path) -> None:
+    ready = tmp_path / "kit.json"
+    with gateway("faults", "up", "--ledger", str(tmp_path / "l"), "--ready", str(ready), "--ignore-stdin") as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        kit = json.loads(ready.read_text())["pid"]
+        program.terminate()
+        program.communicate(timeout=30)
+
+    assert kit != program.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(kit, 0)
 
 
 def test_the_composition_reads_its_environment_once() -> None:
@@ -299,3 +311,13 @@ def test_the_composition_reads_its_environment_once() -> None:
 
     assert App(given).environment == given
     assert os.environ.get("GATEWAY_KEY") is None
+
+
+def test_a_data_folder_without_its_keys_is_told_from_one_that_was_never_made(stopped: Program, home: Home) -> None:
+    keys = home.folder / "data" / "keys"
+    keys.rename(home.folder / "elsewhere")
+    said = stopped("keys", "list")
+
+    assert said.code == 1
+    assert "Put the folder `keys` back" in said.err
+    assert "gateway init" not in said.err
