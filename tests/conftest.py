@@ -14,5 +14,5 @@ _LONGEST = "test_seeds.py"
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest tests, so that no core waits at the end for another's last one; the rest stays shuffled."""
+    """Begin with the longest tests, so that no core waits at the end for another's last; the rest is shuffled."""
     items.sort(key=lambda item: item.path.name != _LONGEST)
