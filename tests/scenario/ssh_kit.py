@@ -41,6 +41,12 @@ class Standing:
             while self.stages.count(stage) < count:
                 await asyncio.sleep(LOOK_SECONDS)
 
+    async def begun(self) -> None:
+        """Wait until the command itself has left its line: a session that runs its shell may still be fenced."""
+        async with asyncio.timeout(20):
+            while not self.runs:
+                await asyncio.sleep(LOOK_SECONDS)
+
     async def give_key(self, person: Client) -> None:
         """Put the host's credential into the vault."""
         key = self.service.client_key.export_private_key().decode()

@@ -46,8 +46,10 @@ async def test_a_session_lost_after_the_command_began_is_unknown_and_then_what_t
 ) -> None:
     """D16, hashicorp/terraform#391: a lost session was taken for the end of a job that went on."""
     async with hosted(home, tmp_path, {"migrate": command(tmp_path, f"{SLOW}; {script}")}) as world:
-        world.proxy.toxics.add("cut_at", attributes={"stage": "ran"}, times=1)
+        world.proxy.toxics.add("cut_at", attributes={"stage": "command begun"}, times=1)
         begun = await world.api.begin("migrate", name=NAME)
+        await world.begun()
+        world.proxy.announce("command begun")
 
         lost = await world.api.until(
             begun["operation_id"],
@@ -101,7 +103,7 @@ async def test_a_gateway_that_is_killed_while_the_command_runs_finds_out_at_its_
         async with home.process() as first:
             await host.give_key(Client(first.client._address, home.person_key))
             begun = await first.begin("migrate", name=NAME)
-            await host.reached("ran")
+            await host.begun()
             await first.kill()
         async with home.process() as second:
             seen = await second.until(
@@ -134,9 +136,7 @@ async def test_a_command_whose_lock_is_taken_is_not_run(home: Home, tmp_path: Pa
     }
     async with hosted(home, tmp_path, actions) as world:
         first = await world.api.begin("migrate", name=NAME)
-        await world.reached("ran")
-        while not world.runs:
-            await asyncio.sleep(LOOK_SECONDS)
+        await world.begun()
         refused = await world.api.begin("restart", name=NAME, wait=20)
 
         assert (refused["outcome"], refused["executed"]) == ("error", "no"), refused
@@ -187,8 +187,10 @@ async def test_a_status_command_of_ones_own_tells_what_became_of_it(home: Home, 
     }
     action = command(tmp_path, SLOW, reconcile=status)
     async with hosted(home, tmp_path, {"migrate": action}) as world:
-        world.proxy.toxics.add("cut_at", attributes={"stage": "ran"}, times=1)
+        world.proxy.toxics.add("cut_at", attributes={"stage": "command begun"}, times=1)
         begun = await world.api.begin("migrate", name=NAME)
+        await world.begun()
+        world.proxy.announce("command begun")
         record = tmp_path / "status.json"
 
         for content in ("", '{"phase": "migrated"}', '{"operation_id": "op_other", "phase": "migrated"}', "{} {}"):
