@@ -587,6 +587,8 @@ give_up() { # REASON: the gate is ours and the command will not be started by an
 
 keep_record() {
     ended=$(date +%s)
+    # Once more: a shell may sleep through a signal that comes just before its `wait`.
+    [ -z "${watchdog-}" ] || kill "$watchdog" 2>/dev/null
     drained=1
     await_drains || drained=0
     weigh "$o"
