@@ -1,7 +1,6 @@
 """The session printed in the README is what happens when its commands are run."""
 
 import os
-import select
 import socket
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from tests.house.source import ROOT
 from tests.house.transcript import Step, matches, run, sessions
+from tests.processes import ends
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "gateway/README.md", "fixtures/README.md", "audit/FORMAT.md")
 
@@ -106,16 +106,4 @@ def test_steps_share_a_shell_and_leave_nothing_running(tmp_path: Path) -> None:
     outputs = [output.strip() for _, output in run(steps, folder=tmp_path, environment=os.environ)]
 
     assert outputs[1:] == ["1", ""]
-    assert _ends(int(outputs[0]))
-
-
-def _ends(process: int) -> bool:
-    """Whether a process that has been killed is gone, or going."""
-    try:
-        watched = os.pidfd_open(process)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([watched], [], [], 10)[0])
-    finally:
-        os.close(watched)
+    assert ends(int(outputs[0]))

@@ -1,7 +1,6 @@
 """A host as the runner sees one: a shell named sh, tools on the path, a store; reached by a pipe instead of SSH."""
 
 import os
-import select
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -142,15 +141,3 @@ def wait_until_stopped(process: int) -> None:
     """A process that is about to stop itself; the kernel says when it has."""
     while Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "T":
         os.sched_yield()
-
-
-def ends(process: int) -> bool:
-    """Whether a process, whoever's child it is, is gone or about to go."""
-    try:
-        watched = os.pidfd_open(process)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([watched], [], [], 10)[0])
-    finally:
-        os.close(watched)

@@ -10,7 +10,8 @@ import pytest
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import SecretVariable, command_of
 from adapters.ssh.runner_wire import Meaning, Output, RemotePhase, meaning
-from tests.unit.adapters.remote_host import SHELLS, Host, ends
+from tests.processes import ends
+from tests.unit.adapters.remote_host import SHELLS, Host
 
 
 @pytest.fixture(params=SHELLS)
