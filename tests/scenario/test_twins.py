@@ -49,6 +49,8 @@ QUICK: Final[Mapping[str, Document]] = {
 }
 """Smaller than the defaults, as what is shown does not depend on it, or large enough to pass a bound."""
 LATE: Final[Document] = {"answer": "drop"}
+DEADLINES: Final[Document] = {"connect": "8s", "request": "8s", "recovery": "2m"}
+"""Long enough for a hundred handshakes at once on a busy machine; what never left the gateway would be sent again."""
 LIMITS: Final[Document] = {
     "rate_per_key_per_second_max": 50_000.0,
     "burst_per_key_max": 50_000,
@@ -74,8 +76,8 @@ def name_of(fault: str) -> str:
 def action_for(fault: str) -> Document:
     """An action under which the fault is a question of evidence."""
     family = ALPHABET[fault].family
-    more: Document = {"deadlines": {"connect": "2s", "request": "2s", "recovery": "2m"}}
-    more["reconcile"] = {**LOOKUP, "absence": {"settle": "3s"}}
+    more: Document = {"deadlines": DEADLINES}
+    more["reconcile"] = {**LOOKUP, "absence": {"settle": DEADLINES["request"]}}
     # Of the standard 409 and 425 mean "not carried out". A service that answers so after all must be declared.
     more |= {"exists": [{"status": 409}, {"status": 425}], "in_flight": None}
     if family == "accepted":
