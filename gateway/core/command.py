@@ -22,12 +22,21 @@ _BREAKS = re.compile(r"[\x00\r\n]")
 def render_command(template: RequestTemplate, variables: Mapping[str, Json]) -> bytes:
     """The body of a request to a host: `{"argv": […]}` in canonical JSON; empty where no command is named.
 
+    A job of several commands is `{"steps": [{"argv": […], "name": …}, …]}`.
+
     Nothing is quoted here and no shell reads it: the words stay words up to the program that is run. Raises
     `Problem(invalid_input)` with a pointer to the argument that does not fit.
     """
     if template.body is None:
         return b""
-    argv = [_word(text, template, variables) for text in template.body["argv"]]
+    if "steps" in template.body:
+        steps = template.body["steps"]
+        return canonical({"steps": [step | {"argv": _argv(step["argv"], template, variables)} for step in steps]})
+    return canonical({"argv": _argv(template.body["argv"], template, variables)})
+
+
+def _argv(texts: list[str], template: RequestTemplate, variables: Mapping[str, Json]) -> list[str]:
+    argv = [_word(text, template, variables) for text in texts]
     ensure(argv and argv[0] and argv[0][0] != "-", "a command begins with the name of a program")
     if sum(len(word.encode()) + 3 * word.count("'") + 3 for word in argv) > WORDS_BYTES_MAX - len("exec "):
         raise Problem(
@@ -36,7 +45,7 @@ def render_command(template: RequestTemplate, variables: Mapping[str, Json]) -> 
             "Give shorter arguments; leave what is long in a place that the command can read.",
             errors=(FieldError("", "The arguments are too long together.", "Give shorter ones."),),
         )
-    return canonical({"argv": argv})
+    return argv
 
 
 def _word(text: str, template: RequestTemplate, variables: Mapping[str, Json]) -> str:

@@ -116,6 +116,25 @@ class FenceObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelBegun:
+    """About to tell the host that the command is no longer wanted: a write, journaled like an attempt."""
+
+    actor: str
+    signal: str
+    """What a command that has begun is sent: TERM, INT or KILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelObserved:
+    """What the host answered. It says nothing about the command's end: that is in the exit record alone."""
+
+    attempt: int
+    observation: Observation
+    fenced: bool | None
+    """True: it had not begun, and never will. False: it had. None: the answer proves neither."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlinePassed:
     """The clock went past `start_by` or the recovery deadline."""
 
@@ -151,6 +170,8 @@ Event = (
     | BaselineTaken
     | FenceBegun
     | FenceObserved
+    | CancelBegun
+    | CancelObserved
     | DeadlinePassed
     | Cancelled
     | Attested

@@ -54,7 +54,7 @@ def fence_observed(draft: Draft, event: FenceObserved) -> None:
             draft.contradict()
         draft.move("late", draft.operation.state)
         return
-    draft.set_attempt(number, standing=_standing(won=won, nothing_left=seen.nothing_left))
+    draft.set_attempt(number, standing=standing_after(won=won, nothing_left=seen.nothing_left))
     if before.standing is Standing.OPEN and draft.operation.state is State.IN_DOUBT:
         draft.change(lease=None)
     if won:
@@ -63,7 +63,8 @@ def fence_observed(draft: Draft, event: FenceObserved) -> None:
         _go_on(draft, won=won, reason=seen.summary)
 
 
-def _standing(*, won: bool | None, nothing_left: bool) -> Standing:
+def standing_after(*, won: bool | None, nothing_left: bool) -> Standing:
+    """What is known of a fence or a cancel once it was observed."""
     if nothing_left:
         return Standing.UNSENT
     return Standing.DOUBT if won is None else Standing.SETTLED

@@ -14,7 +14,7 @@ from gateway.core.follow import handle_url
 from gateway.core.matching import MISSING, Answer, answer_of, matches
 from gateway.core.waits import wait_seconds
 from gateway.model.action import Action, Predicate
-from gateway.model.operation import AMBIGUOUS_STANDINGS, Executed, Operation, Outcome, Standing, State
+from gateway.model.operation import AMBIGUOUS_STANDINGS, Executed, Kind, Operation, Outcome, Standing, State
 
 UNDONE = frozenset({400, 401, 402, 403, 405, 406, 411, 413, 414, 415, 417, 422, 423, 426, 428, 431, 501, 505})
 """A whole answer with one of these means that the request was refused (RFC 9110 section 15.5)."""
@@ -232,8 +232,12 @@ def _by_refusal(action: Action, answer: Answer, setting: _Setting) -> Judgement:
 
 
 def ambiguous_besides(operation: Operation, number: int) -> bool:
-    """Whether an attempt other than `number` may have been carried out."""
-    return any(item.standing in AMBIGUOUS_STANDINGS for item in operation.attempts if item.number != number)
+    """Whether an attempt other than `number` may have been carried out. A cancel carries out nothing."""
+    return any(
+        item.standing in AMBIGUOUS_STANDINGS
+        for item in operation.attempts
+        if item.number != number and item.kind is not Kind.CANCEL
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,15 @@ what an answer means, of `core.judge`.
 from collections.abc import Callable
 from typing import Any
 
-from gateway.core import attempts, doubt, fences
+from gateway.core import attempts, cancels, doubt, fences
 from gateway.core.draft import Draft, Step
 from gateway.core.events import (
     Attested,
     BaselineTaken,
     Begin,
+    CancelBegun,
     Cancelled,
+    CancelObserved,
     DeadlinePassed,
     Event,
     FenceBegun,
@@ -181,6 +183,8 @@ _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
     HeadSeen: attempts.head_seen,
     FenceBegun: fences.fence_begun,
     FenceObserved: fences.fence_observed,
+    CancelBegun: cancels.cancel_begun,
+    CancelObserved: cancels.cancel_observed,
     Probed: doubt.probed,
     Polled: doubt.polled,
     Restarted: _restarted,

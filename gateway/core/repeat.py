@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.core.reconcile.fence import fence_may_stand
 from gateway.model.action import Action, BindPlace, Fence, ReplayAfter5xx, Resend
-from gateway.model.operation import Attempt, Now, Operation, Standing
+from gateway.model.operation import Attempt, Kind, Now, Operation, Standing
 
 UNDONE_STANDINGS = frozenset({Standing.UNSENT, Standing.ABSENT})
 """Of these attempts it is proven that nothing ran and that the service gave no final word."""
@@ -36,6 +36,9 @@ def may_repeat(action: Action, operation: Operation, now: Now) -> Permission:
     if operation.contradicted and not action.is_read:
         # The service's record of our value is not what was asked for; another request could only make it worse.
         return Permission(allowed=False, rule=None, reason="the evidence contradicts itself")
+    if any(item.kind is Kind.CANCEL for item in operation.attempts):
+        # Also where the host never heard of it: whoever cancels wants no further attempt.
+        return Permission(allowed=False, rule=None, reason="it was cancelled")
     if fence_may_stand(operation):
         # Our fence occupies the id, so that the answer to another attempt could speak of the fence.
         return Permission(allowed=False, rule=None, reason="a fence may have used up the operation's id")

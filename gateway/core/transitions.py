@@ -74,6 +74,8 @@ ARROWS: Final[tuple[Arrow, ...]] = (
     *_arrows("in_doubt", "fence_begun", "in_doubt", "the place is about to be occupied; raises the fence"),
     *_arrows("in_doubt", "fence_seen", "in_doubt", "the fence's answer proves nothing, or the place was taken"),
     *_arrows("in_doubt unresolved", "fenced", "failed", "our fence holds the place"),
+    *_loops("sending in_doubt unresolved", "cancel_begun", "a host's runner can fence or signal the command"),
+    *_loops("sending in_doubt unresolved", "cancel_seen", "what the host answered; the end is its record's to tell"),
     *_arrows("in_doubt accepted ready", "deadline", "unresolved", "ambiguous at the recovery deadline"),
     *_arrows("in_doubt", "no_way_to_know", "unresolved", "neither handle, look-up, fence nor permitted repeat"),
     *_arrows("ready", "deadline", "failed", "not ambiguous at the recovery deadline"),

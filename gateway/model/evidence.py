@@ -24,6 +24,7 @@ class Source(StrEnum):
     PROBE = "probe"
     HANDLE = "handle"
     FENCE = "fence"
+    CANCEL = "cancel"
     BASELINE = "baseline"
     ATTESTATION = "attestation"
     RESTART = "restart"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from gateway.model.evidence import Evidence, Look
 from gateway.model.problem import ensure
+from gateway.model.step import TOUCHED, StepSeen
 
 
 class State(StrEnum):
@@ -52,10 +53,14 @@ class Executed(StrEnum):
 
 
 class Kind(StrEnum):
-    """An attempt carries out the action; a fence occupies its place so that no attempt can."""
+    """An attempt carries out the action; a fence occupies its place so that no attempt can.
+
+    A cancel tells the host that the command is no longer wanted: it fences what has not begun, and signals what has.
+    """
 
     SEND = "send"
     FENCE = "fence"
+    CANCEL = "cancel"
 
 
 class Standing(StrEnum):
@@ -228,6 +233,8 @@ class Operation(_Image):
     handle: Handle | None = None
     outward_id: str | None = None
     """An id of the service's own making, seen in a response head."""
+    steps: tuple[StepSeen, ...] = ()
+    """Of a job of several commands: what is known of each, once anything is."""
     begun_ms: int | None = None
     begun_boot_ms: int | None = None
     begun_boot_id: str | None = None
@@ -256,8 +263,16 @@ class Operation(_Image):
 
     @property
     def ambiguous(self) -> bool:
-        """Some attempt or fence may have been carried out and no evidence has settled it. Derived here only."""
-        return self.state not in FINAL and any(item.standing in AMBIGUOUS_STANDINGS for item in self.attempts)
+        """Some attempt or fence may have been carried out and no evidence has settled it. Derived here only.
+
+        Whatever became of a cancel, it cannot have carried out the action.
+        """
+        if self.state in FINAL:
+            return False
+        if any([item.standing in AMBIGUOUS_STANDINGS and item.kind is not Kind.CANCEL for item in self.attempts]):
+            return True
+        # A job of which a step has begun is never "not executed", whatever becomes of its attempts.
+        return any(item.state in TOUCHED for item in self.steps)
 
     @property
     def final(self) -> bool:

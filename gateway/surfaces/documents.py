@@ -30,7 +30,7 @@ class AttemptDocument(Document):
     """One try, or one fence. Times are RFC 3339 in UTC."""
 
     number: int
-    kind: Literal["send", "fence"]
+    kind: Literal["send", "fence", "cancel"]
     standing: Literal["open", "doubt", "unsent", "refused", "absent", "fenced", "settled"]
     phase: str | None
     bytes_written: int | None
@@ -43,7 +43,7 @@ class AttemptDocument(Document):
 class EvidenceDocument(Document):
     """One thing seen; equal looks in a row are counted."""
 
-    source: Literal["attempt", "probe", "handle", "fence", "baseline", "attestation", "restart"]
+    source: Literal["attempt", "probe", "handle", "fence", "cancel", "baseline", "attestation", "restart"]
     finding: Literal["executed_ok", "executed_failed", "in_progress", "absent", "fenced", "inconclusive"]
     at: str
     last_at: str | None = None

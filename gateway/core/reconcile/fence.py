@@ -12,6 +12,8 @@ from gateway.model.operation import AMBIGUOUS_STANDINGS, Kind, Operation, Standi
 FENCES_MAX = 5
 """A fence may be tried again (it is a put-if-absent under our own name), but not for ever."""
 
+_PLACES = frozenset({Kind.FENCE, Kind.CANCEL})
+
 
 def read_fence(fence: Fence, observation: Observation, variables: Mapping[str, Any]) -> bool | None:
     """True: won. False: taken, and a look must tell by whom, for it may be our own earlier fence. None: not known."""
@@ -40,8 +42,8 @@ def may_fence(action: Action, operation: Operation) -> bool:
 
 
 def fence_may_stand(operation: Operation) -> bool:
-    """Whether a fence of ours may occupy the place."""
-    return any(item.kind is Kind.FENCE and item.standing is not Standing.UNSENT for item in operation.attempts)
+    """Whether a fence of ours may occupy the place; a cancel places one where nothing has begun."""
+    return any(item.kind in _PLACES and item.standing is not Standing.UNSENT for item in operation.attempts)
 
 
 def fence_under_way(operation: Operation) -> bool:

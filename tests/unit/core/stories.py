@@ -7,7 +7,9 @@ from typing import Any
 from gateway.core.events import (
     Attested,
     BaselineTaken,
+    CancelBegun,
     Cancelled,
+    CancelObserved,
     DeadlinePassed,
     FenceObserved,
     Followed,
@@ -18,7 +20,7 @@ from gateway.core.events import (
     Restored,
     Sighting,
 )
-from gateway.model.action import Resend
+from gateway.model.action import Marker, Resend
 from gateway.model.evidence import Finding
 from gateway.model.operation import Executed, Outcome, State
 from tests.unit.core.builders import (
@@ -104,6 +106,18 @@ def fence_under_way() -> Story:
     return fence_declared().in_doubt().look(Finding.ABSENT).tell(FENCE)
 
 
+CANCEL = CancelBegun("ann", "TERM")
+
+
+def on_host() -> Story:
+    """A command whose host has a runner, which can be fenced and signalled."""
+    return Story(action(reconcile=FENCED, marker=Marker.RUNNER))
+
+
+def unresolved_on_host() -> Story:
+    return on_host().in_doubt().look(Finding.INCONCLUSIVE, after=MANY)
+
+
 def _reading_accepted() -> Story:
     story = Story(read(accepted=ACCEPTED), operation(effect="read"))
     return story.send(answer(202, b"", ("Location", HANDLE)))
@@ -184,6 +198,16 @@ STORIES: dict[tuple[str, str, str], Callable[[], Story]] = {
     ("in_doubt", "fenced", "failed"): lambda: fence_under_way().tell(FenceObserved(2, answer(201), won=True)),
     ("unresolved", "fenced", "failed"): lambda: fence_under_way().tell(
         DeadlinePassed(), FenceObserved(2, answer(201), won=True), after=MANY
+    ),
+    ("sending", "cancel_begun", "sending"): lambda: on_host().tell(BEGIN, CANCEL),
+    ("in_doubt", "cancel_begun", "in_doubt"): lambda: on_host().in_doubt().tell(CANCEL),
+    ("unresolved", "cancel_begun", "unresolved"): lambda: unresolved_on_host().tell(CANCEL),
+    ("sending", "cancel_seen", "sending"): lambda: on_host().tell(BEGIN, CANCEL, CancelObserved(2, TIMEOUT, None)),
+    ("in_doubt", "cancel_seen", "in_doubt"): lambda: (
+        on_host().in_doubt().tell(CANCEL, CancelObserved(2, answer(0), fenced=False))
+    ),
+    ("unresolved", "cancel_seen", "unresolved"): lambda: unresolved_on_host().tell(
+        CANCEL, CancelObserved(2, TIMEOUT, None)
     ),
     ("in_doubt", "deadline", "unresolved"): unresolved,
     ("accepted", "deadline", "unresolved"): _watched_by_handle,

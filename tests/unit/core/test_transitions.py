@@ -9,6 +9,7 @@ from gateway.core import draft
 from gateway.core.events import (
     BaselineTaken,
     Cancelled,
+    CancelObserved,
     DeadlinePassed,
     Event,
     FenceObserved,
@@ -26,7 +27,7 @@ from gateway.core.transitions import ARROWS, IllegalMoveError, diagram, permitte
 from gateway.model.evidence import Finding
 from gateway.model.operation import FINAL, State
 from tests.unit.core.builders import BEGIN, FENCE, T0, TIMEOUT, Story, action, operation
-from tests.unit.core.stories import ATTEST_ERROR, HANDLE, STORIES
+from tests.unit.core.stories import ATTEST_ERROR, CANCEL, HANDLE, STORIES
 
 Moves = list[tuple[str, str, str]]
 TABLE = [(arrow.source.value, arrow.event, arrow.target.value) for arrow in ARROWS]
@@ -84,6 +85,8 @@ _EVENTS: dict[str, Event] = {
     "baseline": BaselineTaken(_LOOK, T0),
     "fence_begun": FENCE,
     "fence_observed": FenceObserved(1, TIMEOUT, None),
+    "cancel_begun": CANCEL,
+    "cancel_observed": CancelObserved(1, TIMEOUT, None),
     "deadline": DeadlinePassed(),
     "cancelled": Cancelled("agent"),
     "attested": ATTEST_ERROR,
