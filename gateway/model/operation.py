@@ -269,7 +269,7 @@ class Operation(_Image):
         """
         if self.state in FINAL:
             return False
-        if any([item.standing in AMBIGUOUS_STANDINGS and item.kind is not Kind.CANCEL for item in self.attempts]):
+        if any(item.standing in AMBIGUOUS_STANDINGS and item.kind is not Kind.CANCEL for item in self.attempts):
             return True
         # A job of which a step has begun is never "not executed", whatever becomes of its attempts.
         return any(item.state in TOUCHED for item in self.steps)

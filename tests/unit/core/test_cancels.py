@@ -52,7 +52,7 @@ def test_a_cancelled_command_ends_as_its_record_says(finding: Finding, ending: t
 
 
 def test_the_answer_of_the_attempt_counts_while_its_cancel_is_under_way() -> None:
-    """Both connections are open: the command dies of the signal, and its exit status comes before the cancel's answer."""
+    """The command dies of the signal, and its exit status comes before the cancel's own answer."""
     story = Story(action(reconcile=FENCED, marker=Marker.RUNNER, failed=statuses(143)))
     story.tell(BEGIN, CANCEL).observe(answer(143), attempt=1)
     assert story.ending == ("failed", "yes", "answer")
