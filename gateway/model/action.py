@@ -137,6 +137,16 @@ class Predicate:
 
 
 @dataclass(frozen=True, slots=True)
+class JobStep:
+    """One command of a job of several; its words stand in the request under the same name."""
+
+    name: str
+    success: Predicate
+    """When the next step may begin; any other end stops the job."""
+    lock: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FindingRule:
     """First match wins. `executed` refines an `executed_failed` finding: did the work happen before it failed?"""
 
@@ -319,6 +329,8 @@ class Action:
     """Of a command."""
     lock: str | None = None
     """Of a command: a name under which only one runs on its host at a time."""
+    steps: tuple[JobStep, ...] = ()
+    """Of a job of several commands, which run one after the other; empty for a single one."""
 
     @property
     def is_read(self) -> bool:

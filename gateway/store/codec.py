@@ -25,6 +25,7 @@ from gateway.model.operation import (
     Standing,
     State,
 )
+from gateway.model.step import StepSeen, StepState
 from gateway.store.tables import operations
 
 _AS_COLUMNS: Final = (
@@ -202,6 +203,7 @@ _NESTED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "evidence": _each(_evidence),
     "looks": _each(lambda data: Look(**data)),
     "handle": lambda data: Handle(**data),
+    "steps": _each(lambda data: StepSeen(**data | {"state": StepState(data["state"])})),
     "failure": lambda data: Failure(**data),
     "attestation": lambda data: Attestation(**data),
 }
