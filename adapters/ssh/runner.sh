@@ -35,8 +35,6 @@ IFS='
 digits=0123456789
 letters=abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ   # spelt out: a range means other things in other locales
 piece=262144       # bytes after which a file of captured output is full
-case ${1-} in run | supervise | probe) umask_before=$(umask) ;; esac     # what the command is to start with
-umask 077
 
 # ---------------------------------------------------------------------------------------------------- the answer
 
@@ -58,6 +56,7 @@ refuse() { # REASON: this delivery has launched nothing
 }
 
 is_number() { case $1 in '' | *[!$digits]* | 0?* | ????????????????*) return 1 ;; esac; }
+is_mask() { case $1 in '' | *[!01234567]*) return 1 ;; esac; }
 is_name() { case $1 in '' | [.-]* | *[!$letters$digits._-]*) return 1 ;; esac; [ "${#1}" -le 128 ]; }
 is_digest() { case $1 in *[!${digits}abcdef]*) return 1 ;; esac; [ "${#1}" -eq 64 ]; }
 is_path() { case $1 in /*[!$letters$digits._/@+-]* | */../* | */.. | /) return 1 ;; /*) return 0 ;; esac; return 1; }
@@ -65,11 +64,17 @@ is_path() { case $1 in /*[!$letters$digits._/@+-]* | */../* | */.. | /) return 1
 # --------------------------------------------------------------------------------------- this host, its processes
 
 who_am_i() { # no fork: what the kernel offers as files
-    boot='' machine='' uid=-1
+    boot='' machine='' uid=-1 umask_before=''
     { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
     { read -r machine </etc/machine-id || read -r machine </var/lib/dbus/machine-id; } 2>/dev/null
-    # The effective one, which is the one that owns what it makes.
-    { while read -r key _ value _; do [ "$key" != Uid: ] || uid=$value; done; } 2>/dev/null <"/proc/$$/status"
+    # Read no further than needed: dash asks the kernel for each byte.
+    { while read -r key first second _; do
+        case $key in
+        Umask:) umask_before=$first ;;
+        Uid:) uid=$second && break ;;       # the effective one, which is the one that owns what it makes
+        esac
+    done; } 2>/dev/null <"/proc/$$/status"
+    is_mask "$umask_before" || umask_before=$(umask)
     is_name "$machine" || machine=none
     is_name "$boot" || boot=''
 }
@@ -121,16 +126,30 @@ settle() { sync "$@" 2>/dev/null; }
 
 nap() { sleep 0.02 2>/dev/null || sleep 1; }
 
-after() { # SECONDS COMMAND…: later, in the background. `kill $!` calls it off and leaves no sleep behind
+tell_time() { # sets up: hundredths of a second since boot, which nobody sets back. False where the kernel does not say
+    up='' line=''
+    { read -r line _ </proc/uptime; } 2>/dev/null
+    case $line in *[!$digits.]* | *.*.*) return 1 ;; [$digits]*.[$digits][$digits]) ;; *) return 1 ;; esac
+    up=$((${line%.*} * 100 + 1${line#*.} - 100))
+}
+
+# A watch may miss the signal that is to end it: a shell sleeps through one that comes just before its `wait`, and a
+# fork through one that finds the traps of its parent. So it sleeps a second at a time with no trap set, and ends by
+# itself once nobody needs it. Until then it stays, also after it has struck: its number must not become another's.
+after() { # SECONDS NEEDED COMMAND: in the background; `kill $!` ends it sooner
     (
-        trap 'kill "$!" 2>/dev/null; exit 0' TERM
-        sleep "$1" &
-        wait "$!"
-        trap - TERM
-        shift
-        "$@"
+        due='' waited=0
+        ! tell_time || due=$((up + $1 * 100))
+        while sleep 1 && "$2"; do
+            waited=$((waited + 1))
+            if [ -n "$due" ] && tell_time; then [ "$up" -ge "$due" ]; else [ "$waited" -ge "$1" ]; fi || continue
+            [ -z "$3" ] || "$3"
+            set -- "$1" "$2" ''
+        done
     ) </dev/null >/dev/null 2>&1 3<&- 4<&- 5<&- 6>&- 7<&- 8>&- 9>&- &
 }
+
+owner_lives() { same_process "$$" "$born"; }      # whoever started the watch: `$$` means the same in a fork of it
 
 # ---------------------------------------------------------------------------------------------------- the store
 
@@ -289,7 +308,7 @@ command_lives() { # FILE
 
 witness_held() { # GATE: supervisor and command hold a lock on the token, which is seen across process namespaces
     [ "$tk_boot" = "$boot" ] && [ "$tk_witness" = 1 ] && command -v flock >/dev/null || return 1
-    flock -n "$1" true 2>/dev/null
+    flock -s -n "$1" true 2>/dev/null       # shared: two who look must not take each other for a holder
     case $? in
     0) living=no && return 1 ;;
     1) return 0 ;;
@@ -396,21 +415,22 @@ excerpt() { # NAME PREFIX
 }
 
 await_drains() { # a daemon left behind may hold the pipe open: then its output is not waited for, and still drained
-    turns=100
+    turns=110
     while process "$drain_out" || process "$drain_err"; do
         [ "$turns" -gt 0 ] || return 1
         turns=$((turns - 1))
-        nap
+        if [ "$turns" -ge 100 ]; then sleep 0.001 2>/dev/null; else nap; fi
     done
 }
 
 # ---------------------------------------------------------------------------------------------- run and supervise
 
 # Runs in a shell of its own, started by the supervisor. It writes down who it is before it does anything: the
-# supervisor takes an empty c.U, after this has ended, as proof that the command was never started.
+# supervisor takes an empty c.U, after this has ended, as proof that the command was never started. Then it looks whether
+# it was cancelled meanwhile: a cancel puts its mark first and looks for c.U then, so one of the two sees the other.
 # shellcheck disable=SC2016  # to be expanded there
 launch='
-gw_record=$1 gw_command=$2 gw_secrets=$3 gw_group=$5
+gw_record=$1 gw_command=$2 gw_secrets=$3 gw_group=$5 gw_cancelled=$9
 umask "$4"
 export GATEWAY_OPERATION="$6" GATEWAY_ATTEMPT="$7" GATEWAY_LOCK_NUMBER="$8"
 [ -r "$gw_command" ] && read -r gw_stat <"/proc/$$/stat" || exit 126
@@ -421,6 +441,7 @@ set +f
 printf %s "gw1 pid=$$ start=${20} group=$gw_group end" 1<>"$gw_record" || exit 126
 set --
 : step command-recorded
+if [ -e "$gw_cancelled" ]; then kill -KILL "$$"; fi
 if [ -s "$gw_secrets" ]; then
     . "$gw_secrets"
     rm -f "$gw_secrets"
@@ -436,7 +457,7 @@ run() {
     trap 'late=1' USR1
     process "$$"
     born=$start
-    after "$follow" wake
+    after "$follow" owner_lives wake
     alarm=$!
     refusal=''
     if [ "$phase" = absent ]; then
@@ -451,6 +472,7 @@ run() {
         nap
         look "$d" "$attempt"
     done
+    trap '' USR1    # it has served, and must not strike while the answer is being written
     kill "$alarm" 2>/dev/null
     case $tk_kind in run) [ "$tk_digest" = "$digest" ] || refuse digest_conflict ;; esac
     # A supervisor that refuses has claimed nothing. Whatever else happened, the store tells.
@@ -465,8 +487,11 @@ run() {
     report
 }
 
-wake() { # only while the number is still ours: the sleep outlives a follower that was killed
-    ! same_process "$$" "$born" || kill -USR1 "$$"
+wake() { # again and again: the follower may not have heard
+    while owner_lives; do
+        kill -USR1 "$$"
+        nap
+    done
 }
 
 ready_to_run() {
@@ -482,6 +507,8 @@ supervise() {
     find_pidns
     process "$$" || exit 60
     pid=$$ born=$start began=$(date +%s)
+    tell_time
+    since=$up
     unit=$attempt.$pidns.$pid.$born
     t=$d/t.$unit e=$d/e.$unit c=$d/c.$unit p=$d/p.$unit s=$d/s.$unit o=$d/o.$unit r=$d/r.$unit
     read_command
@@ -496,7 +523,7 @@ supervise() {
     : step begun
     # Nothing slow may stand here: killed now, the attempt counts as begun although nothing ran.
     $session sh -c "$launch" gw "$c" "$p" "$s" "$umask_before" "$group" "$op" "$attempt" "$lock_number" \
-        </dev/null >&6 2>&8 5<&- 6>&- 7<&- 8>&-
+        "$d/k.$attempt" </dev/null >&6 2>&8 5<&- 6>&- 7<&- 8>&-
     code=$?
     : step command-ended
     exec 6>&- 8>&-
@@ -510,10 +537,12 @@ abandon() { # CODE: before the gate, so nothing has been claimed
     exit "$1"
 }
 
+receive() { { cat <&3 >"$p" && { [ "$secrets" = 0 ] || cat <&4 >"$s"; }; } 2>/dev/null; }
+
 read_command() {
     mkdir -p "$d" 2>/dev/null || exit 60
     sweep "$attempt"
-    { cat <&3 >"$p" && cat <&4 >"$s"; } 2>/dev/null || abandon 60
+    receive || abandon 60
     exec 3<&- 4<&-
     : step command-read
     sha256 "$p" || abandon 65
@@ -559,12 +588,15 @@ make_sure() { # after the gate: the claim is on disk, the floor still below, the
     start_drains "$o" "$r"
     watchdog=''
     if [ "$limit" -gt 0 ]; then
-        after "$limit" strike
+        after "$limit" under_way strike
         watchdog=$!
     fi
 }
 
+under_way() { owner_lives || { load_command "$c" && same_process "$cm_pid" "$cm_start"; }; }
+
 strike() { # the time limit: ask, then insist. What came of it is in the exit record
+    : step time-is-up
     load_command "$c" && same_process "$cm_pid" "$cm_start" || return 0
     ln "$t" "$d/w.$attempt" 2>/dev/null
     signal_command TERM
@@ -582,13 +614,14 @@ signal_command() { # SIGNAL: to everything that the command has started and that
 
 give_up() { # REASON: the gate is ours and the command will not be started by anybody
     [ -z "${watchdog-}" ] || kill "$watchdog" 2>/dev/null
+    clear_away
     finish "gw1 notrun reason=$1 end"
 }
 
 keep_record() {
-    ended=$(date +%s)
-    # Once more: a shell may sleep through a signal that comes just before its `wait`.
-    [ -z "${watchdog-}" ] || kill "$watchdog" 2>/dev/null
+    # From one clock that is never set: it cannot end before it began.
+    if tell_time && [ -n "$since" ]; then ended=$((began + (up - since) / 100)); else ended=$(date +%s); fi
+    clear_away      # meanwhile the drains come to their end
     drained=1
     await_drains || drained=0
     weigh "$o"
@@ -612,9 +645,10 @@ finish() { # RECORD FILE…
     # Not synced: should a power cut undo the rename, a reader takes the record under its first name.
     mv "$e" "$d/x.$attempt" 2>/dev/null
     : step record-renamed
-    rm -f "$p" "$s" "$t" "$o" "$r"
     exit 0
 }
+
+clear_away() { rm -f "$p" "$s" "$t" "$o" "$r"; }
 
 sweep() { # ATTEMPT: what dead processes of this namespace left behind, commands and secrets first of all
     find_pidns
@@ -885,10 +919,10 @@ probe() {
     [ "$limit" -gt 0 ] && is_digest "$digest" || refuse bad_argument
     open_store
     find_pidns
-    process "$$" && d=$store/tmp/probe.$pidns.$$.$start && mkdir "$d" 2>/dev/null || refuse store_write
+    process "$$" && born=$start && d=$store/tmp/probe.$pidns.$$.$start && mkdir "$d" 2>/dev/null || refuse store_write
     trap 'rm -rf "$d"' EXIT
     c=$d/c p=$d/p s=$d/s t=$d/c attempt=1 lock_number=0
-    { cat <&3 >"$p" && cat <&4 >"$s"; } 2>/dev/null || refuse store_write
+    receive || refuse store_write
     room='                                '
     write "$d/o.dropped" "0$room" && write "$d/r.dropped" "0$room" && write "$c" '' || refuse store_write
     exec 3<&- 4<&-
@@ -896,9 +930,9 @@ probe() {
     [ "$sum" = "$digest" ] || refuse payload_digest
     open_capture "$d/o" "$d/r" || refuse store_write
     start_drains "$d/o" "$d/r"
-    after "$limit" strike
+    after "$limit" under_way strike
     watchdog=$!
-    $session sh -c "$launch" gw "$c" "$p" "$s" "$umask_before" "$group" "$op" 0 0 \
+    $session sh -c "$launch" gw "$c" "$p" "$s" "$umask_before" "$group" "$op" 0 0 "$d/k" \
         </dev/null >&6 2>&8 5<&- 6>&- 7<&- 8>&-
     code=$?
     exec 6>&- 8>&-
@@ -997,7 +1031,7 @@ check() {
 verb=${1-}
 [ "$#" -eq 0 ] || shift
 store='' store_id='' nonce='' op='' attempt=0 issued=0 digest='' follow=30 limit=0 keep=8192
-lock='' term=0 number=0 signal=TERM before=0 most=200 fit=1
+lock='' term=0 number=0 signal=TERM before=0 most=200 secrets=0 fit=1
 for word; do
     value=${word#*=}
     case $word in
@@ -1017,12 +1051,14 @@ for word; do
     signal=*) signal=$value ;;
     before=*) before=$value ;;
     most=*) most=$value ;;
+    secrets=*) secrets=$value ;;
     *) fit=0 ;;
     esac
 done
 who_am_i
+umask 077
 is_name "$nonce" || exit 2
-for value in "$attempt" "$issued" "$follow" "$limit" "$keep" "$term" "$number" "$before" "$most"; do
+for value in "$attempt" "$issued" "$follow" "$limit" "$keep" "$term" "$number" "$before" "$most" "$secrets"; do
     is_number "$value" || fit=0
 done
 for value in "$store_id" "$op" "$lock"; do

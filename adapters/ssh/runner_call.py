@@ -119,6 +119,7 @@ def arguments(call: RunnerCall) -> list[str]:
         words += [("attempt", call.attempt), ("issued", call.issued_ms)]
     if call.command is not None:
         words += [("digest", call.command.digest), ("limit", call.limit_seconds)]
+        words += [("secrets", 1 if call.command.secrets else 0)]
     match call.verb:
         case Verb.RUN:
             words += [("follow", call.follow_seconds), ("term", call.lock_seconds)]
@@ -151,7 +152,7 @@ gw_fail() { rm -f "$gw_file.$$" 2>/dev/null; printf '\\n@gw1 %%s {"v":1,"verb":"
 _CALL = """\
 %(boundary)sR
 gw_is "$gw_file.$$" && mv -f "$gw_file.$$" "$gw_file" 2>/dev/null || gw_fail; }
-sh "$gw_file" %(verb)s %(words)s </dev/null 3<<'%(boundary)sC' 4<<'%(boundary)sS'
+exec sh "$gw_file" %(verb)s %(words)s </dev/null 3<<'%(boundary)sC' 4<<'%(boundary)sS'
 """
 
 

@@ -10,7 +10,6 @@ import pytest
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import SecretVariable, command_of
 from adapters.ssh.runner_wire import Meaning, Output, RemotePhase, meaning
-from tests.processes import ends
 from tests.unit.adapters.remote_host import SHELLS, Host
 
 
@@ -211,34 +210,6 @@ def test_a_child_left_behind_with_the_output_open_delays_nothing_and_may_go_on_p
     os.mkfifo(host.folder / "done")
     (host.folder / "release").write_text("go\n")
     assert (host.folder / "done").read_text() == "0\n"
-
-
-def test_a_time_limit_stops_the_command_and_is_reported(host: Host) -> None:
-    script = "trap 'echo asked; exit 9' TERM; echo on; sleep 30 & wait"
-
-    answer = host.ask(Verb.RUN, command=command_of(["sh", "-c", script]), limit_seconds=1)
-
-    assert (answer.fields["timed_out"], answer.fields["exit"]) == (True, 9)
-    assert answer.out == Output(9, b"on\nasked\n", b"")
-
-
-def test_a_time_limit_that_is_not_reached_leaves_no_process_behind(host: Host) -> None:
-    answer = host.ask(Verb.RUN, limit_seconds=3_600, follow_seconds=3_600)
-
-    assert answer.fields["timed_out"] is False
-    assert all(ends(pid) for pid, environment in _environments().items() if str(host.folder) in environment)
-
-
-def _environments() -> dict[int, str]:
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                environment = (entry / "environ").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            found[int(entry.name)] = environment
-    return found
 
 
 class Running:

@@ -142,6 +142,7 @@ async def test_a_run_answers_with_exit_status_and_output_and_is_told_the_same_la
         "reason": None,
         "exit": 3,
         "timed_out": False,
+        "cancel_asked": False,
         "stdout": {"text": "out\n", "bytes": 4, "gap": 0, "tail": ""},
         "stderr": {"text": "err\n", "bytes": 4, "gap": 0, "tail": ""},
     }
@@ -167,6 +168,58 @@ async def test_what_is_fenced_never_runs(host: Host) -> None:
     assert late.nothing_left
     assert forgotten.nothing_left
     assert not host.ledger.exists()
+
+
+async def test_a_cancel_before_the_begin_is_a_fence_for_every_attempt(host: Host) -> None:
+    place = OnHost(host)
+    won = await place.ask(HostVerb.CANCEL, attempts_max=3)
+    late = await place.ask(HostVerb.RUN, attempt=3)
+
+    assert (won.answered, won.header("Phase"), late.nothing_left) == (True, "fenced", True)
+    assert not host.ledger.exists()
+
+
+async def test_a_cancel_of_what_runs_is_noted_signalled_and_no_end(host: Host) -> None:
+    place = OnHost(host)
+    words = ("sh", "-c", f"trap 'exit 7' TERM; echo x >>{host.ledger}; while :; do sleep 0.05; done")
+    running = await place.ask(HostVerb.RUN, *words, request_seconds=4.0)
+    assert running.header("Phase") == "running"
+
+    told_so = await place.ask(HostVerb.CANCEL, *words)
+    assert told_so.answered
+    if told_so.header("Phase") == "running":
+        assert "sent TERM; its end is still to come" in told_so.summary
+        assert told_so.header("Exited") is None
+    ended = await place.ask(HostVerb.RUN, *words)
+    assert (ended.status, json.loads(ended.body)["cancel_asked"]) == (7, True)
+    assert host.ledger.read_text() == "x\n"
+
+
+async def test_what_was_taken_up_and_not_begun_is_told_apart_from_what_runs() -> None:
+    fields = {**OURS, **CLAIMED, "supervised": True}
+    seen = await told(HostVerb.STATUS, "running", **fields, begun=False)
+
+    assert (seen.answered, seen.header("Phase"), json.loads(seen.body)["phase"]) == (True, "accepted", "accepted")
+
+
+async def test_a_host_says_what_it_offers_what_its_store_holds_and_who_has_a_lock(host: Host) -> None:
+    place = OnHost(host)
+    await place.ask(HostVerb.RUN, lock="deploy")
+    offered = json.loads((await place.ask(HostVerb.CHECK, command=())).body)
+    listed = json.loads((await place.ask(HostVerb.LIST, operation="", command=())).body)
+    later = json.loads((await place.ask(HostVerb.LIST, operation="op_1", command=())).body)
+    locked = json.loads((await place.ask(HostVerb.LOCK, operation="", command=(), lock="deploy")).body)
+
+    assert (offered["store_id"], offered["initialised"], offered["missing"]) == (host.store_id, True, [])
+    assert [(item["operation"], item["phase"]) for item in listed["operations"]] == [("op_1", "exited")]
+    assert (later["operations"], later["more"]) == ([], False)
+    assert (locked["state"], locked["holder"], locked["number"]) == ("free", "op_1", 1)
+
+
+async def test_a_host_without_a_store_says_that_it_cannot_write_there(host: Host) -> None:
+    seen = await OnHost(host).ask(HostVerb.CHECK, store="/dev/null", command=())
+
+    assert (seen.answered, seen.header("Phase"), json.loads(seen.body)["reason"]) == (True, "refused", "store_write")
 
 
 async def test_a_fence_that_finds_one_attempt_taken_says_so(host: Host) -> None:
