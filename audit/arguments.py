@@ -13,6 +13,7 @@ import typer
 from audit.discloser import CannotDisclose
 from audit.disk import LogError, LogLocked
 from audit.export import ExportFailed
+from audit.inputs import STDIN, read_input
 from audit.keyfiles import read_recipient_key
 from audit.keyring import KeyProblem, Recipient, RecipientKey
 from audit.log import SEGMENTS
@@ -25,7 +26,6 @@ from audit.tlog_proof import BadForm
 from audit.trust import BadPolicy, TrustPolicy
 
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_FILE_BYTES_MAX = 64 * 1024 * 1024
 
 LogFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The log's folder.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -75,7 +75,7 @@ def log_at(path: Path) -> Path:
 def refuse_inside(paths: Sequence[Path | None], folder: Path) -> None:
     """End the command if what should vouch for a log lies in its folder."""
     for path in paths:
-        if path is not None and path.resolve().is_relative_to(folder.resolve()):
+        if path is not None and path != STDIN and path.resolve().is_relative_to(folder.resolve()):
             usage(f"{path} lies in the log's own folder: whoever can change the log can change it too")
 
 
@@ -83,7 +83,7 @@ def policy_at(path: Path | None) -> TrustPolicy | None:
     if path is None:
         return None
     try:
-        return TrustPolicy.parse(path.read_text(encoding="utf-8"))
+        return TrustPolicy.parse(read_input(path))
     except (OSError, BadPolicy, UnicodeDecodeError) as error:
         usage(f"trust policy {path}: {error}")
 
@@ -92,7 +92,7 @@ def receipts_at(path: Path | None) -> list[Receipt]:
     if path is None:
         return []
     try:
-        found = read_receipts(path.read_text(encoding="utf-8"))
+        found = read_receipts(read_input(path))
     except (OSError, BadReceipts, UnicodeDecodeError) as error:
         usage(f"receipts {path}: {error}")
     if not found:
@@ -109,9 +109,7 @@ def reader_key(path: Path, reshared: Sequence[Path] | None = None) -> RecipientK
         usage(f"key {path}: {error}")
     for file in reshared or ():
         try:
-            if file.stat().st_size > _FILE_BYTES_MAX:
-                raise BadForm("too large for a file of secrets handed on")
-            key = holding(key, [read_reshare(file.read_text(encoding="utf-8"))])
+            key = holding(key, [read_reshare(read_input(file))])
         except (OSError, BadForm, KeyProblem, UnicodeDecodeError) as error:
             usage(f"handed-on secrets {file}: {error}")
     return key
@@ -122,9 +120,7 @@ def recipients_in(texts: Sequence[str]) -> list[Recipient]:
     found: list[Recipient] = []
     for text in texts:
         try:
-            lines = (
-                [text] if text.startswith("agl1-recipient+") else Path(text).read_text(encoding="utf-8").splitlines()
-            )
+            lines = [text] if text.startswith("agl1-recipient+") else read_input(Path(text)).splitlines()
             found += [Recipient.parse(line) for line in lines if line.strip() and not line.startswith("#")]
         except (OSError, KeyProblem, UnicodeDecodeError) as error:
             usage(f"recipient {text[:60]}: {error}")

@@ -36,6 +36,7 @@ from audit.disclosure import render
 from audit.disclosure_check import DisclosureReport, check_disclosure
 from audit.disk import DiskDirectory
 from audit.extract import extract
+from audit.inputs import open_input
 from audit.log import read_open, segments
 from audit.report import Exit, Report
 from audit.reshare import check_handed
@@ -111,7 +112,7 @@ def check_disclosure_command(
     """
     policy = policy_at(trust)
     try:
-        with file.open("rb") as opened:
+        with open_input(file) as opened:
             report = check_disclosure(opened, policy, machine.now_s())
     except OSError as error:
         report = DisclosureReport()

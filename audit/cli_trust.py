@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from audit.arguments import JsonFlag, policy_at, usage
+from audit.inputs import STDIN, read_input
 from audit.report import printable
 from audit.trust import NONE, BadPolicy
 from audit.trust_words import explain, make_policy, policy_json
@@ -71,10 +72,10 @@ def show_command(
 def _text(item: str) -> str:
     """The line itself, or the content of the file that it names."""
     path = Path(item)
-    if "+" in item or not path.is_file():
+    if "+" in item or not (path == STDIN or path.exists()):
         return item
     try:
-        return path.read_text(encoding="utf-8")
+        return read_input(path)
     except (OSError, UnicodeDecodeError) as error:
         usage(f"{item}: {error}")
 

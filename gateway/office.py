@@ -240,7 +240,9 @@ async def _open_log(
     directory = DiskDirectory(log_folder(paths.audit, origin))
     exporter = PatientExporter(Exporter(directory))
     try:
-        found = await find_log(store, directory, origin, clock.boot_id)
+        # Of this process, not of the machine: every start counts, also one after a clean end.
+        boot_id = chance.bytes(8).hex()
+        found = await find_log(store, directory, origin, boot_id)
         head = found.head
         begins: Sequence[Recovery | Succession] = found.recoveries
         if found.join.state is JoinState.CONTRADICTION:
@@ -265,8 +267,8 @@ async def _open_log(
             seal_key=epochs,
             head=head,
             entropy=chance.bytes,
-            writer_id=f"{origin}#{os.getpid()}",
-            boot_id=clock.boot_id,
+            writer_id=origin,
+            boot_id=boot_id,
             limits=SegmentLimits(bytes_max=settings.audit.segment_max_bytes),
         )
         cosigners = _cosigners(settings, directory, clock)

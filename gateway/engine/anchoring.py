@@ -13,6 +13,7 @@ from audit.checkpoint import HISTORY, Checkpoint, Published
 from audit.cosign import CosignerKey, cosigned_at, signature_lines
 from audit.disk import Directory, DiskDirectory
 from audit.head import Head
+from audit.inputs import read_input
 from audit.keyring import KeyProblem
 from audit.note import BadNote
 from audit.record import Frame, Kind
@@ -129,7 +130,7 @@ def witnesses_of(audit: AuditSettings) -> dict[str, Witness]:
     found: dict[str, Witness] = {}
     try:
         if audit.witness_policy is not None:
-            found |= TrustPolicy.parse(Path(audit.witness_policy).read_text(encoding="utf-8")).witnesses
+            found |= TrustPolicy.parse(read_input(Path(audit.witness_policy))).witnesses
         for item in audit.witnesses:
             key = CosignerKey.parse(item.vkey)
             if key.name in found or any(known.key.public == key.public for known in found.values()):

@@ -450,7 +450,8 @@ async def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> No
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None
-    url = (await process.stdout.readline()).decode().split()[-1]
+    # What it prints is what policies and settings want of it.
+    url = (await process.stdout.readline()).decode().split()[-1] + "/add-checkpoint"
     async with aiohttp.ClientSession() as session, session.post(url, data=log.request(0, 8)) as answer:
         assert answer.status == 200
     process.send_signal(signal.SIGTERM)
