@@ -12,7 +12,7 @@ from typing import Self
 from audit.chain import HASH_BYTES
 from audit.disk import Directory, LogError, append_all, write_whole
 from audit.log import Follower, segment_name, segments
-from audit.note import BadNote, NoteKey, NoteSigner, UnknownSigner, open_note
+from audit.note import BadNote, NoteKey, NoteSigner, UnknownSigner, open_signed
 
 CHECKPOINT = "checkpoint"
 HISTORY = "checkpoints.log"
@@ -58,16 +58,13 @@ def open_checkpoint(note: bytes, keys: Sequence[NoteKey]) -> Checkpoint:
         BadNote: malformed, a signature that does not fit, or signed by the key of another log, or by one that was not
             in force at that size.
     """
-    checkpoint = Checkpoint.from_text(open_note(note, keys))
-    own = [key for key in keys if key.name == checkpoint.origin]
-    in_force = [key for key in own if key.signs_tree(checkpoint.size)]
-    open_note(note, own)
-    if len(in_force) == len(own):
-        return checkpoint
-    try:
-        open_note(note, in_force)
-    except UnknownSigner as error:
-        raise BadNote(f"a checkpoint of {checkpoint.size} entries by a key that was not in force there") from error
+    text, signed_by = open_signed(note, keys)
+    checkpoint = Checkpoint.from_text(text)
+    own = [key for key in signed_by if key.name == checkpoint.origin]
+    if not own:
+        raise UnknownSigner("no signature by the key of its own log")
+    if not any(key.signs_tree(checkpoint.size) for key in own):
+        raise BadNote(f"a checkpoint of {checkpoint.size} entries by a key that was not in force there")
     return checkpoint
 
 

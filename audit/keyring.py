@@ -247,6 +247,12 @@ class SealKey:
     epoch: int
     private: bytes = field(repr=False)
     certificate: bytes
+    public: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Derive the public half once: it is asked for at every seal."""
+        key = Ed25519PrivateKey.from_private_bytes(self.private).public_key()
+        object.__setattr__(self, "public", key.public_bytes_raw())
 
     @classmethod
     def issue(cls, log_key: Ed25519PrivateKey, origin: str, entropy: Entropy, epoch: int = 0) -> Self:
@@ -254,10 +260,6 @@ class SealKey:
         private = entropy(32)
         public = Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
         return cls(origin, epoch, private, log_key.sign(certificate_message(origin, epoch, public)))
-
-    @property
-    def public(self) -> bytes:
-        return Ed25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
 
     @property
     def certified(self) -> bool:

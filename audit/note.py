@@ -131,7 +131,12 @@ def _check_text(text: str) -> None:
 
 
 def open_note(note: bytes, keys: Iterable[NoteKey]) -> str:
-    """The text of a note signed by at least one of the keys.
+    """The text of a note signed by at least one of the keys; raises as `open_signed` does."""
+    return open_signed(note, keys)[0]
+
+
+def open_signed(note: bytes, keys: Iterable[NoteKey]) -> tuple[str, tuple[NoteKey, ...]]:
+    """The text of a note, and which of the keys signed it: at least one.
 
     Raises:
         UnknownSigner: none of its signatures is by a known key.
@@ -147,7 +152,7 @@ def open_note(note: bytes, keys: Iterable[NoteKey]) -> str:
         raise BadNote("no signature lines behind a blank line")
     _check_text(text)
     known = {(key.name, key.key_id): key for key in keys}
-    signed_by: set[tuple[str, bytes]] = set()
+    signed_by: dict[tuple[str, bytes], NoteKey] = {}
     signatures = lines[:-1].split("\n")
     if len(signatures) > SIGNATURES_MAX:
         raise BadNote("too many signatures")
@@ -158,10 +163,10 @@ def open_note(note: bytes, keys: Iterable[NoteKey]) -> str:
             continue
         if not signature_fits(key.public, raw[4:], text.encode()):
             raise BadSignature(f"the signature by {name} does not fit the text")
-        signed_by.add((name, raw[:4]))
+        signed_by[name, raw[:4]] = key
     if not signed_by:
         raise UnknownSigner("no signature by a trusted key")
-    return text
+    return text, tuple(signed_by.values())
 
 
 def split_signature(line: str) -> tuple[str, bytes]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
+from audit import note
 from audit.chain import CompactRange
 from audit.checkpoint import CHECKPOINT, HISTORY, Checkpoint, Publisher, PublishRefused, open_checkpoint, split_notes
-from audit.keyring import KeyProblem
+from audit.keyring import KeyProblem, signature_fits
 from audit.memory import MemoryDirectory
 from audit.note import BadNote, NoteKey, NoteSigner, UnknownSigner, open_note
 from audit.report import Exit
@@ -259,3 +261,16 @@ def test_torn_history_is_incomplete() -> None:
         assert journal.verify(anchored=False).exit is Exit.INCOMPLETE
     journal.directory.put(HISTORY, data)
     assert journal.verify(anchored=False).exit is Exit.NOT_PROVEN
+
+
+def test_signature_of_a_checkpoint_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+
+    def counting(public: bytes, signature: bytes, message: bytes) -> bool:
+        checked.append(public)
+        return signature_fits(public, signature, message)
+
+    monkeypatch.setattr(note, "signature_fits", counting)
+    key = replace(signer().key, since=7, until=7)
+    assert open_checkpoint(good(), [key]).size == 7
+    assert checked == [key.public]
