@@ -151,9 +151,11 @@ def observation_of(exchange: HostExchange, seen: SshObservation, answer: Answer 
             return replace(told, summary="the host holds an earlier attempt of it, which may have run")
         case Meaning.NEVER_RAN | Meaning.LAUNCHED_NOTHING if exchange.verb is HostVerb.RUN:
             reason = (answer.reason or "").replace("_", " ")
-            return replace(bare, nothing_left=True, summary=f"the host did not run it and will not: {reason}")
+            reply = (("Phase", answer.phase.value), ("Reason", answer.reason or ""))
+            refused = f"the host did not run it and will not: {reason}"
+            return replace(bare, nothing_left=True, headers=reply, summary=refused)
         case Meaning.LOST if exchange.verb is HostVerb.RUN:
-            return replace(bare, summary=_SAID[RemotePhase.LOST])
+            return replace(bare, headers=(("Phase", RemotePhase.LOST.value),), summary=_SAID[RemotePhase.LOST])
         case Meaning.EXITED | Meaning.PENDING | Meaning.NEVER_RAN | Meaning.FENCE_FIRST | Meaning.LOST:
             return _answered(bare, exchange, answer)
         case Meaning.CONFLICT:
