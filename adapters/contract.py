@@ -105,6 +105,14 @@ class HostVerb(StrEnum):
     """Say what became of the attempt."""
     FENCE = "FENCE"
     """See to it that an attempt which has not begun never will."""
+    CANCEL = "CANCEL"
+    """The same, and where it has begun, note that it is no longer wanted and signal the command."""
+    CHECK = "CHECK"
+    """Say what the host and its store offer."""
+    LIST = "LIST"
+    """Say which operations the store holds."""
+    LOCK = "LOCK"
+    """Say who holds a lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,7 @@ class HostExchange:
     attempt: int
     """Counted from 1 among the sends of the operation."""
     attempts_max: int
-    """No attempt beyond this one is ever sent: a fence that is to be final takes the places of all."""
+    """No attempt beyond this one is ever sent: a fence or a cancel that is to be final takes the places of all."""
     issued_ms: int
     """When the operation was first begun, milliseconds since the Unix epoch."""
     connect_seconds: float
@@ -149,7 +157,9 @@ class HostExchange:
     """Deadline from the start of connecting to the answer."""
     body_max_bytes: int = 1_000_000
     lock: str | None = None
-    """Name of a lock on the host to be held meanwhile."""
+    """Name of a lock on the host to be held meanwhile, or that is asked about."""
+    signal: str = "TERM"
+    """What a cancel sends to a command that has begun: TERM, INT or KILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +290,35 @@ class HostTransport(Protocol):
 
     async def close(self) -> None:
         """Release pooled connections. Attempts under way are aborted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlace:
+    """Where a host is reached whose keys are not known yet."""
+
+    address: str
+    port: int
+    allow_private: bool = False
+    jump: HostTarget | None = None
+    """A host to go through, believed by its own pins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """The keys that a host has proven to hold, or why there are none."""
+
+    keys: tuple[str, ...]
+    """Public keys as OpenSSH writes them, without a comment: `ssh-ed25519 AAAA…`; one of each kind at most."""
+    failure: str | None = None
+    """One plain sentence; set where not every kind could be asked for."""
+
+
+class HostKeys(Protocol):
+    """The only place where a host's key is ever learned. Nothing is sent but the key exchange."""
+
+    async def presented(self, place: HostPlace, *, connect_seconds: float, seconds: float) -> Presented:
+        """Ask for a key of each kind, within `seconds` together. Never raises except `CancelledError`."""
         ...
 
 

@@ -108,7 +108,7 @@ class Dialler:
         """
         first, *further = way(route)
         for hop in further:
-            _check_literal(hop)
+            self.check_behind(hop)
         factory = SocketFactory(lambda: first.allow_private, _ignore)
         if self._denied is not None:
             factory.deny(self._denied)
@@ -123,6 +123,16 @@ class Dialler:
         except TimeoutError:
             raise ConnectDeadline("no connection within the connect deadline") from None
         raise failure or OSError("the name has no address")
+
+    @staticmethod
+    def check_behind(hop: SshRoute) -> None:
+        """Behind a jump host our dialling sees the first hop only; an address literal can still be judged here.
+
+        Raises AddressRefused.
+        """
+        kind = refusal(hop.address, allow_private=hop.allow_private) if spellings(hop.address) else None
+        if kind is not None:
+            raise AddressRefused(f"the target's address is {kind}, which is not allowed for this host")
 
     async def _addresses(self, hop: SshRoute) -> Sequence[str]:
         return [hop.address] if spellings(hop.address) else await self._lookup(hop.address, hop.port)
@@ -140,13 +150,6 @@ async def _dial(factory: SocketFactory, address: str, port: int) -> CountingSock
         sock.close()
         raise
     return sock
-
-
-def _check_literal(hop: SshRoute) -> None:
-    """Behind a jump host our own dialling sees the first hop only; an address literal can still be judged here."""
-    kind = refusal(hop.address, allow_private=hop.allow_private) if spellings(hop.address) else None
-    if kind is not None:
-        raise AddressRefused(f"the target's address is {kind}, which is not allowed for this host")
 
 
 def _ignore(_stop: AddressRefused) -> None:

@@ -28,7 +28,13 @@ _VERBS = {
     HostVerb.ASK: Verb.PROBE,
     HostVerb.STATUS: Verb.STATUS,
     HostVerb.FENCE: Verb.FENCE,
+    HostVerb.CANCEL: Verb.CANCEL,
+    HostVerb.CHECK: Verb.CHECK,
+    HostVerb.LIST: Verb.LIST,
+    HostVerb.LOCK: Verb.LOCK,
 }
+_ABOUT_THE_HOST = frozenset({HostVerb.CHECK, HostVerb.LIST, HostVerb.LOCK})
+_CLOSING = frozenset({HostVerb.FENCE, HostVerb.CANCEL})
 _PHASES = {
     Stage.PREPARED: Phase.PREPARED,
     Stage.CONNECTING: Phase.CONNECTING,
@@ -38,7 +44,10 @@ _PHASES = {
     Stage.ACCEPTED: Phase.REQUEST_WRITTEN,
     Stage.ENDED: Phase.RESPONSE_STARTED,
 }
-_SAID = {
+_TAKEN_UP = "accepted"
+"""Running, and not begun: a fence can still come first, so it is no sign that the command ever ran."""
+_SAID: dict[str, str] = {
+    _TAKEN_UP: "the host took it up and has not begun it so far",
     RemotePhase.ABSENT: "the host knows nothing of it so far",
     RemotePhase.RUNNING: "the host says that it is running",
     RemotePhase.FENCED: "the host says that it never ran and never will",
@@ -59,11 +68,11 @@ class RunnerTransport:
         self._token = token
 
     async def attempt(self, exchange: HostExchange, hooks: Hooks) -> Observation:
-        """One call of the runner; a fence is one for each attempt that may be on its way, also one we forgot."""
+        """One call of the runner; a fence or cancel is one for each attempt that may be on its way, known or not."""
         begun_ms = self._clock.boot_ms()
         seen = await self._once(exchange, hooks)
         for later in range(exchange.attempt + 1, exchange.attempts_max + 1):
-            if exchange.verb is not HostVerb.FENCE or seen.header("Phase") != RemotePhase.FENCED:
+            if exchange.verb not in _CLOSING or seen.header("Phase") != RemotePhase.FENCED:
                 break
             left = exchange.request_seconds - (self._clock.boot_ms() - begun_ms) / 1000
             if left <= 0:
@@ -80,7 +89,7 @@ class RunnerTransport:
             return self._unfit()
         seen = await self._sessions.attempt(
             SshExchange(
-                route=_route(exchange.target),
+                route=route_of(exchange.target),
                 command=EXEC_LINE,
                 stdin=text,
                 run_seconds=exchange.request_seconds,
@@ -114,20 +123,22 @@ def call_of(exchange: HostExchange, nonce: str) -> RunnerCall:
     """The runner's call for a question. Raises `UnfitCall`."""
     verb = _VERBS[exchange.verb]
     about = verb is not Verb.PROBE
+    named = exchange.lock is not None and verb in {Verb.RUN, Verb.LOCK}
     return RunnerCall(
         verb=verb,
         store=exchange.store,
-        store_id=exchange.store_id,
+        store_id=None if verb is Verb.CHECK else exchange.store_id,
         nonce=nonce,
-        operation=exchange.operation if about else None,
+        operation=exchange.operation or None if about else None,
         attempt=exchange.attempt,
         issued_ms=exchange.issued_ms,
         command=command_of(exchange.argv) if exchange.argv else None,
         follow_seconds=max(1, int(exchange.request_seconds) - ANSWER_SECONDS),
         limit_seconds=0 if about else max(1, int(exchange.request_seconds) - 1),
         keep_bytes=max(256, min(KEEP_BYTES, exchange.body_max_bytes // 32)),
-        lock=exchange.lock if verb is Verb.RUN else None,
-        lock_seconds=LOCK_SECONDS if exchange.lock and verb is Verb.RUN else 0,
+        lock=exchange.lock if named else None,
+        lock_seconds=LOCK_SECONDS if named and verb is Verb.RUN else 0,
+        signal=exchange.signal,
     )
 
 
@@ -139,6 +150,8 @@ def observation_of(exchange: HostExchange, seen: SshObservation, answer: Answer 
     bare = _bare(seen)
     if answer is None or seen.nothing_left:
         return bare
+    if exchange.verb in _ABOUT_THE_HOST:
+        return _described(bare, answer)
     if answer.fields.get("digest") not in {None, "", command_of(exchange.command).digest}:
         other = "the host's record under this operation is of another command"
         return replace(bare, summary=other, contradictions=(*bare.contradictions, other))
@@ -187,23 +200,34 @@ def _answered(bare: Observation, exchange: HostExchange, answer: Answer) -> Obse
     """The runner's answer as a whole answer, with the tails of what the command printed."""
     ended = answer.fields.get("exit")
     phase = RemotePhase.EXITED if ended is not None else answer.phase
-    said = f"the command ended with exit status {ended}" if ended is not None else _SAID[phase]
+    word = _TAKEN_UP if phase is RemotePhase.RUNNING and answer.fields["begun"] is False else phase.value
+    said = f"the command ended with exit status {ended}" if ended is not None else _SAID[word]
+    if phase is RemotePhase.RUNNING and exchange.verb is HostVerb.CANCEL:
+        said = f"the host noted that it is no longer wanted, and sent {exchange.signal}; its end is still to come"
     content: dict[str, Any] = {
         "operation": exchange.operation,
-        "phase": phase.value,
+        "phase": word,
         "reason": answer.reason,
         "exit": ended,
         "timed_out": answer.fields.get("timed_out"),
+        "cancel_asked": answer.fields.get("cancel_asked"),
         "stdout": _shown(answer.out),
         "stderr": _shown(answer.err),
     }
-    headers = (("Content-Type", "application/json"), ("Phase", phase.value))
+    headers = (("Content-Type", "application/json"), ("Phase", word))
     return _whole(
         replace(bare, summary=said),
         json.dumps(content, ensure_ascii=False).encode(),
         headers if ended is None else (*headers, ("Exited", str(ended))),
         0 if ended is None else int(ended),
     )
+
+
+def _described(bare: Observation, answer: Answer) -> Observation:
+    """The runner's own words about the host, its store or a lock."""
+    content = {"phase": answer.phase.value, "reason": answer.reason, "store_id": answer.store_id, **answer.fields}
+    headers = (("Content-Type", "application/json"), ("Phase", answer.phase.value))
+    return _whole(replace(bare, summary="the host answered"), json.dumps(content).encode(), headers, 0)
 
 
 def _told(bare: Observation, answer: Answer) -> Observation:
@@ -261,7 +285,8 @@ def _printed(seen: SshObservation) -> bytes:
     return out.head + (b"\n" if out.gap else b"") + out.tail
 
 
-def _route(target: HostTarget) -> SshRoute:
+def route_of(target: HostTarget) -> SshRoute:
+    """A target in the form of the sessions below."""
     key, _, certificate = target.credential.value.partition(_END)
     return SshRoute(
         # What a host's certificate must name.
@@ -271,6 +296,6 @@ def _route(target: HostTarget) -> SshRoute:
         pins=SshPins(target.host_keys, target.host_authorities, target.revoked_keys),
         credential=SshCredential(key + _END, certificate.strip() or None),
         port=target.port,
-        jump=None if target.jump is None else _route(target.jump),
+        jump=None if target.jump is None else route_of(target.jump),
         allow_private=target.allow_private,
     )
