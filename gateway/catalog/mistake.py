@@ -23,7 +23,8 @@ class Mistake:
         """One line, in the form that editors turn into a link."""
         kind = "warning: " if self.warning else ""
         hint = f" {self.hint}" if self.hint else ""
-        return f"{self.file}:{self.line}:{self.column}: {kind}{self.detail}{hint}"
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {kind}{self.detail}{hint}"
 
 
 class MistakesError(Exception):

@@ -22,7 +22,7 @@ from gateway.engine.logs import Logs
 from gateway.surfaces.cli.composition import InitOptions
 from gateway.surfaces.cli.context import Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.doctor import examine
-from gateway.surfaces.cli.render import print_table
+from gateway.surfaces.cli.render import counted, print_table
 
 
 def init(
@@ -138,7 +138,8 @@ def check(
         for mistake in checked.mistakes:
             sys.stdout.write(f"{mistake}\n")
         count = len(checked.catalog.actions) if checked.catalog is not None else 0
-        summary = f"{len(errors)} mistakes" if errors else f"OK: {count} actions in {len(files)} files"
+        fine = f"OK: {counted(count, 'action')} in {counted(len(files), 'file')}"
+        summary = counted(len(errors), "mistake") if errors else fine
         sys.stdout.write(f"{summary}\n")
     raise typer.Exit(1 if errors else 0)
 
@@ -205,7 +206,9 @@ FAULTS_HELP = "Start services that misbehave on purpose, for your own tests; `ga
 def faults(context: typer.Context) -> None:
     """Hand everything to the fault kit, a program of its own: a witness shares nothing with what it watches."""
     program = [sys.executable, "-m", "fixtures", *(context.args or ["--help"])]
-    with subprocess.Popen(program) as kit:  # noqa: S603 - our own program, no shell
+    # Its help names the command that was typed.
+    named = {**os.environ, "FIXTURES_PROGRAM": "gateway faults"}
+    with subprocess.Popen(program, env=named) as kit:  # noqa: S603 - our own program, no shell
         # Whoever ends this program means the kit. Ctrl-C reaches both by itself.
         before = signal.signal(signal.SIGTERM, lambda *_: kit.terminate())
         try:

@@ -15,6 +15,11 @@ OUTCOME_STYLES = {"success": "green", "error": "red", "unknown": "yellow", None:
 RESULT_LINES_MAX = 30
 
 
+def counted(number: int, word: str) -> str:
+    """A number of things: "1 file", "2 files"."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def _safe(text: str) -> str:
     """Text from outside: no markup, and nothing that moves the cursor or turns the reading direction."""
     return escape(shown(text))
@@ -42,6 +47,7 @@ def print_operation(out: Console, document: Mapping[str, Any]) -> None:
     out.print(f"[bold {style}]{word}[/]  {_safe(document['action'])}  [dim]{document['operation_id']}[/]{again}")
     out.print(f"  state {document['state']} · executed {document['executed']}" + _basis(document))
     out.print(f"  {_safe(document['guidance'])}")
+    _print_steps(out, document["steps"])
     _print_attempts(out, document["attempts"])
     _print_evidence(out, document["evidence"])
     if document["error"] is not None:
@@ -60,6 +66,12 @@ def _basis(document: Mapping[str, Any]) -> str:
     if document["contradicted"]:
         parts += " · [bold red]later evidence contradicts this[/]"
     return parts
+
+
+def _print_steps(out: Console, steps: Sequence[Mapping[str, Any]]) -> None:
+    for number, step in enumerate(steps, 1):
+        ended = f", exit status {step['exit']}" if step["exit"] is not None else ""
+        out.print(f"  step {number} {_safe(step['name'])}: {step['state'].replace('_', ' ')}{ended}")
 
 
 def _print_attempts(out: Console, attempts: Sequence[Mapping[str, Any]]) -> None:

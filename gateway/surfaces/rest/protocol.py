@@ -18,6 +18,8 @@ from gateway.surfaces.wire import problem_document
 log = structlog.get_logger(__name__)
 
 SECURITY_HEADERS = {
+    # Said here, or the library adds one that names its version and that of the language.
+    "Server": "action-gateway",
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",

@@ -1,7 +1,9 @@
 """The REST door: listens, authenticates, bounds, answers every failure as a problem, and drains in order."""
 
 import asyncio
+import errno
 import ipaddress
+import os
 from dataclasses import replace
 from functools import lru_cache
 from typing import Self
@@ -79,7 +81,10 @@ class Site:
         except OSError as error:
             await self._runner.cleanup()
             where = f"{self._server.host}:{self._server.port}"
-            raise Refused(f"The gateway cannot listen at {where}: {error.strerror or error}.") from error
+            # The loop's own words repeat the address; the number's are those of the system.
+            reason = os.strerror(error.errno) if error.errno in errno.errorcode else error.strerror
+            hint = "“server.port” in gateway.yaml or GATEWAY_ADDR names another one."
+            raise Refused(f"The gateway cannot listen at {where}: {reason}. {hint}") from error
         self.addresses = {(name[0], name[1]) for name in self._runner.addresses}
         return self
 

@@ -46,7 +46,7 @@ def test_init_makes_a_gateway_that_its_own_checks_accept(anywhere: Program, tmp_
     assert made["person"]["name"] == "ann"
     assert sorted(Path(path).name for path in made["private_files"]) == ["auditor.key", "recovery.key"]
     assert all(Path(path).exists() for path in (*made["files"], *made["private_files"]))
-    assert anywhere("check", **here).out == "OK: 2 actions in 1 files\n"
+    assert anywhere("check", **here).out == "OK: 2 actions in 1 file\n"
     assert anywhere("doctor", **here).code == 0
     private = [*folder.glob("*.key"), *(folder / "data").rglob("*")]
     assert all(not stat.S_IMODE(path.stat().st_mode) & 0o077 for path in private)
@@ -105,7 +105,7 @@ def test_init_refuses_before_it_writes_anything(anywhere: Program, tmp_path: Pat
 
 def test_check_names_every_mistake_with_its_place(stopped: Program, home: Home, tmp_path: Path) -> None:
     fine = stopped.json("check")
-    assert stopped("check").out.endswith(f"\nOK: {len(ACTIONS)} actions in 1 files\n")
+    assert stopped("check").out.endswith(f"\nOK: {len(ACTIONS)} actions in 1 file\n")
     assert (fine["ok"], fine["actions"]) == (True, sorted(ACTIONS))
     assert all(item["warning"] for item in fine["mistakes"])
     bad = tmp_path / "bad"
@@ -289,7 +289,7 @@ def test_faults_are_handed_to_the_kit_as_they_are(arguments: tuple[str, ...], co
         out, err = program.communicate(timeout=30)
 
     assert program.returncode == code
-    assert "usage: python -m fixtures" in out + err
+    assert "usage: gateway faults" in out + err
 
 
 def test_whoever_ends_the_program_ends_the_kit(tmp_path: Path) -> None:

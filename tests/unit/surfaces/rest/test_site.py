@@ -37,6 +37,7 @@ async def test_every_answer_carries_the_headers_that_browsers_obey(door: Door) -
     for path in ("/docs", "/openapi.json", "/v1/actions", "/nowhere", "/v1/operations/x"):
         headers = (await door.call("GET", path)).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Server"] == "action-gateway"
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert headers["Cache-Control"] == "no-store"
         assert headers["Referrer-Policy"] == "no-referrer"
@@ -70,7 +71,7 @@ async def test_a_taken_port_is_a_sentence(home: Home, service: DeployService) ->
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(Refused, match=f"cannot listen at 127.0.0.1:{port}"):
+        with pytest.raises(Refused, match=f"cannot listen at 127.0.0.1:{port}: Address already in use. .*GATEWAY_ADDR"):
             async with open_door(home, service, server={"port": port}):
                 pass
     async with open_door(home, service, server={"port": port}) as door:
