@@ -835,7 +835,9 @@ list() { # operations by name, after the one named `op`, at most `most`
         fi
         look "$entry" "$last_gate"
         item="\"operation\":\"$name\",\"attempt\":$last_gate,\"phase\":\"$phase\",\"issued\":$tk_issued"
-        items="$items${items:+,}{$item,\"begun\":$begun}"
+        end=null,\"exit\":null
+        [ "$phase" != exited ] || end=$rc_ended,\"exit\":$rc_code
+        items="$items${items:+,}{$item,\"begun\":$begun,\"began\":$tk_at,\"ended\":$end}"
         seen=$((seen + 1))
     done
     json=''

@@ -111,7 +111,16 @@ def _words(value: object) -> bool:
     return isinstance(value, list) and all(_word(item) for item in value)
 
 
-_ITEM = {"operation": _word, "attempt": _count, "phase": _word, "issued": _count, "begun": _flag}
+_ITEM = {
+    "operation": _word,
+    "attempt": _count,
+    "phase": _word,
+    "issued": _count,
+    "begun": _flag,
+    "began": _count,
+    "ended": lambda value: value is None or _count(value),
+    "exit": lambda value: value is None or _exit(value),
+}
 
 
 def _operations(value: object) -> bool:

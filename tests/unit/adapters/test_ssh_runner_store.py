@@ -457,12 +457,11 @@ def test_operations_are_listed_page_by_page(host: Host) -> None:
     first = host.ask(Verb.LIST, None, most=1)
     second = host.ask(Verb.LIST, "op_1", most=5)
 
-    assert first.fields == {"more": True, "operations": [_item("op_1", 1, "fenced", begun=False)]}
-    assert second.fields == {"more": False, "operations": [_item("op_2", 2, "exited", begun=True)]}
-
-
-def _item(operation: str, attempt: int, phase: str, *, begun: bool) -> dict[str, object]:
-    return {"operation": operation, "attempt": attempt, "phase": phase, "issued": ISSUED, "begun": begun}
+    fenced = {"operation": "op_1", "attempt": 1, "phase": "fenced", "issued": ISSUED, "begun": False}
+    assert first.fields == {"more": True, "operations": [fenced | {"began": 0, "ended": None, "exit": None}]}
+    (ran,) = second.fields["operations"]
+    assert (second.fields["more"], ran["operation"], ran["attempt"], ran["phase"]) == (False, "op_2", 2, "exited")
+    assert (ran["begun"], ran["exit"], 0 < ran["began"] <= ran["ended"]) == (True, 0, True)
 
 
 # ------------------------------------------------------------------------------------------------------------ locks
