@@ -1,79 +1,30 @@
 """`gateway demo` from outside: a real run, what it leaves behind, and what it says of a service that repeats."""
 
-import json
 import os
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from fixtures.ledger import read_ledger, summarise
 from gateway.surfaces.cli.context import Exit
 from gateway.surfaces.cli.demo.cases import CASES
 from gateway.surfaces.cli.demo.command import verdict
+from gateway.surfaces.cli.demo.http_story import HttpStory
 from gateway.surfaces.cli.demo.show import Show
-from gateway.surfaces.cli.demo.story import Story
+from tests.scenario.demo_run import MEMBERS, Run, demo_run, gateway_program, processes_in, stopped_demo
 
 pytestmark = pytest.mark.timeout(180)
-
-MEMBERS = [
-    "operations",
-    "success",
-    "error",
-    "unknown_seen",
-    "unsettled",
-    "effects",
-    "duplicate_effects",
-    "wrong_outcomes",
-    "audit",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    folder: Path
-    printed: Mapping[str, Any]
-    code: int
-    complaints: str
-
-
-def gateway_program(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "gateway", *arguments]
-
-
-def processes_in(folder: Path) -> list[list[str]]:
-    """Command lines of the processes that were started for this folder."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "environ"]):
-        line, environment = process.info["cmdline"] or [], process.info["environ"] or {}
-        if str(folder) in " ".join(line) or environment.get("GATEWAY_CONFIG", "").startswith(str(folder)):
-            found.append(line)
-    return found
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("demo") / "kept"
-    # A user's own gateway must not be touched, whatever the environment says.
-    environment = {**os.environ, "GATEWAY_STORE_URL": f"sqlite:///{folder.parent}/own.db", "GATEWAY_ADDR": "nowhere"}
-    done = subprocess.run(
-        gateway_program("demo", "--json", "--keep", str(folder)),
-        env=environment,
-        cwd=folder.parent,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    return Run(folder, json.loads(done.stdout), done.returncode, done.stderr)
+    return demo_run(folder)
 
 
 def test_demo_settles_every_lost_answer_and_says_so_in_one_object(kept: Run) -> None:
@@ -137,27 +88,12 @@ def test_a_folder_with_something_in_it_is_refused_before_anything_starts(tmp_pat
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_demo_that_is_stopped_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        gateway_program("demo"), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "agents call" in line:
-                break
-        assert len(processes_in(tmp_path)) == 2
-        process.send_signal(number)
-        _, complaints = process.communicate(timeout=60)
-
-    assert process.returncode not in {0, None}
-    assert "Traceback" not in complaints
-    assert processes_in(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
+    stopped_demo(tmp_path, number, programs=2)
 
 
 async def test_a_service_that_repeats_is_found_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # It promises that the same key is one operation, and does not keep the promise.
-    totals = await Story(tmp_path, os.environ, Show(None), service_options=["--no-dedup"]).play()
+    totals = await HttpStory(tmp_path, os.environ, Show(None), service_options=["--no-dedup"]).play()
 
     assert totals.duplicate_effects == 1
     assert verdict(totals) is Exit.ERROR

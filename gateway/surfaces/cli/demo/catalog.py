@@ -1,5 +1,6 @@
 """The demo's own catalog and settings: the ordinary ones, with deadlines short enough to watch."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -155,20 +156,24 @@ class _WrittenOut(yaml.SafeDumper):
         return True
 
 
+def written_out(document: Mapping[str, Any]) -> str:
+    """A catalog as text; what is shared in the document is written out each time."""
+    return yaml.dump(dict(document), Dumper=_WrittenOut, sort_keys=False, width=110)
+
+
 def catalog_text(*, service: str, proxy: str, nobody: str) -> str:
     """The catalog for three base URLs."""
     document = yaml.safe_load(_SHARED.replace(SERVICE, service).replace(PROXY, proxy).replace(NOBODY, nobody))
     for action in document["actions"].values():
         if action.get("reconcile", {}) is None:
             del action["reconcile"]
-    return _HEAD + yaml.dump(document, Dumper=_WrittenOut, sort_keys=False, width=110)
+    return _HEAD + written_out(document)
 
 
-def write_configuration(folder: Path, *, service: str, proxy: str, nobody: str) -> None:
+def write_configuration(folder: Path, catalog: str) -> None:
     """Put the demo's catalog and rules into a folder that `gateway init` made."""
     (folder / "catalog" / "starter.yaml").unlink()
-    text = catalog_text(service=service, proxy=proxy, nobody=nobody)
-    (folder / "catalog" / "demo.yaml").write_text(text, encoding="utf-8")
+    (folder / "catalog" / "demo.yaml").write_text(catalog, encoding="utf-8")
     file = folder / "gateway.yaml"
     settings: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     settings["server"] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 5.0}

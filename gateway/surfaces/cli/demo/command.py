@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,11 +12,14 @@ from typing import Annotated, Final
 import typer
 
 from gateway.surfaces.cli.client import AnswerLost, Unreachable
-from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
+from gateway.surfaces.cli.context import Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.demo.account import Totals
+from gateway.surfaces.cli.demo.http_story import HttpStory
 from gateway.surfaces.cli.demo.processes import DemoFailedError
 from gateway.surfaces.cli.demo.show import Show
+from gateway.surfaces.cli.demo.ssh_story import SshStory
 from gateway.surfaces.cli.demo.story import Story
+from gateway.surfaces.cli.demo.words import HTTP_WORDS, SSH_WORDS
 
 DEMO_SECONDS_MAX: Final = 150.0
 """The demo takes a few seconds; one that takes this long has failed."""
@@ -27,16 +30,23 @@ def demo(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Leave database, audit log and ledger in this new folder.")
     ] = None,
+    ssh: Annotated[bool, typer.Option("--ssh", help="Commands on hosts in place of requests to a service.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Lose answers on purpose and watch them being settled: real processes, real sockets, no set-up.
 
     Starts a service that keeps a ledger of what really happened, a fault proxy and a gateway, sends requests whose
     answers are lost, late, cut or refused, kills the gateway in the middle, and compares its claims with the ledger.
+    With --ssh the same for commands: sessions die before, during and after them, on hosts that have nothing but sh.
     """
     context = current()
     with _folder(keep) as folder:
-        totals = _play(context, folder, Show(None if as_json else context.out, keep=keep))
+        show = Show(None if as_json else context.out, keep=keep, words=SSH_WORDS if ssh else HTTP_WORDS)
+        environment = context.composition.environment
+        story = (
+            SshStory(folder, environment, show, context.composition) if ssh else HttpStory(folder, environment, show)
+        )
+        totals = _play(story, show)
     if as_json:
         context.print_json(totals.to_json())
     raise typer.Exit(verdict(totals))
@@ -52,7 +62,7 @@ def verdict(totals: Totals) -> Exit:
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="gateway-demo-") as name:
+        with tempfile.TemporaryDirectory(prefix="gateway-demo-", ignore_cleanup_errors=True) as name:
             yield Path(name)
         return
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
@@ -64,9 +74,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _play(context: Context, folder: Path, show: Show) -> Totals:
+def _play(story: Story, show: Show) -> Totals:
     try:
-        return asyncio.run(_within_time(folder, context.composition.environment, show))
+        return asyncio.run(_within_time(story))
     except DemoFailedError as failed:
         show.end()
         fail(str(failed), Exit.ERROR)
@@ -75,7 +85,7 @@ def _play(context: Context, folder: Path, show: Show) -> Totals:
         fail("Stopped by a signal; everything that was started has ended.", Exit.ERROR)
 
 
-async def _within_time(folder: Path, environment: Mapping[str, str], show: Show) -> Totals:
+async def _within_time(story: Story) -> Totals:
     me = asyncio.current_task()
     if me is not None:
         # A plain SIGTERM would end this process before it could end the ones that it started.
@@ -83,7 +93,7 @@ async def _within_time(folder: Path, environment: Mapping[str, str], show: Show)
             asyncio.get_running_loop().add_signal_handler(number, me.cancel)
     try:
         async with asyncio.timeout(DEMO_SECONDS_MAX):
-            return await Story(folder, environment, show).play()
+            return await story.play()
     except (Unreachable, AnswerLost) as lost:
         raise DemoFailedError(f"The gateway stopped answering: {lost}.") from lost
     except TimeoutError:

@@ -11,29 +11,22 @@ from rich.status import Status
 
 from gateway.surfaces.cli.demo.account import Totals
 from gateway.surfaces.cli.demo.cases import Case
+from gateway.surfaces.cli.demo.words import HTTP_WORDS, Words
 from gateway.surfaces.cli.render import OUTCOME_STYLES
 
 Document = Mapping[str, Any]
 
-TITLE_WIDTH: Final = 43
-WORD_WIDTH: Final = 23
-_BASIS: Final = {
-    "answer": "the service's own answer",
-    "handle": "following the handle of the 202",
-    "probe": "the service's own record",
-    "fence": "a fence: its place is occupied",
-    "absence": "proven absence: closed, waited, looked twice",
-    "unsent": "no request byte left",
-    "attestation": "a person's word, marked as such",
-}
+
+REFUSAL_WIDTH: Final = 23
 
 
 class Show:
     """Prints the story for people; prints nothing without a console."""
 
-    def __init__(self, console: Console | None, *, keep: Path | None = None) -> None:
+    def __init__(self, console: Console | None, *, keep: Path | None = None, words: Words = HTTP_WORDS) -> None:
         """`keep` is the folder that stays behind."""
         self._console = console
+        self._words = words
         self._keep = keep
         self._status: Status | None = None
 
@@ -62,30 +55,46 @@ class Show:
     def heading(self, second: str, third: str) -> None:
         """The heads of the columns."""
         self.end()
-        self.say(f"\n  [dim]{'what happens to the request':{TITLE_WIDTH}}{second:{WORD_WIDTH}}{third}[/]")
+        words = self._words
+        self.say(f"\n  [dim]{words.column:{words.title_width}}{second:{words.word_width}}{third}[/]")
+
+    def settling(self) -> None:
+        """The heads of the columns in which operations are settled."""
+        words = self._words
+        self.heading("now", f"{words.truth_column:{words.truth_width}}settled by")
 
     def told(self, case: Case, document: Document | None) -> None:
         """What a caller was told first."""
         if document is None:
-            self._line(case.title, "no answer", "yellow", "the gateway is gone; the caller will ask by its key")
+            self._line(case.title, "no answer", "yellow", self._words.gone)
             return
-        text = "carried out" if document["outcome"] == "success" else _short(document)
-        self._line(case.title, str(document["outcome"]), OUTCOME_STYLES[document["outcome"]], text)
+        outcome = document["outcome"]
+        self._line(case.title, str(outcome), OUTCOME_STYLES[outcome], self._words.short(document))
 
     def settled(self, case: Case, document: Document, effects: int, requests: int) -> None:
         """How an operation ended, beside what the ledger says of it."""
         outcome = document["outcome"]
         style = OUTCOME_STYLES[outcome]
-        truth = f"{_counted(effects, 'effect')} of {_counted(requests, 'request')}"
-        how = _BASIS.get(document["basis"] or "", "")
-        self._line(case.title, outcome or "not sent", style, f"{truth:26}{how}")
+        words = self._words
+        how = words.basis.get(document["basis"] or "", "")
+        self._line(
+            case.title, outcome or "not sent", style, f"{words.truth(effects, requests):{words.truth_width}}{how}"
+        )
+
+    def arrived(self, what: str, met: str, effects: int) -> None:
+        """A delivery that came after the verdict."""
+        words = self._words
+        self._line(what, "late", "cyan", f"{words.truth(effects, 1):{words.truth_width}}{met}")
 
     def _line(self, title: str, word: str, style: str, rest: str) -> None:
-        self.say(f"  {escape(title):{TITLE_WIDTH}}[{style}]{word:{WORD_WIDTH}}[/]{escape(rest)}")
+        self._columns(title, f"[{style}]{word:{self._words.word_width}}[/]", rest)
+
+    def _columns(self, title: str, word: str, rest: str) -> None:
+        self.say(f"  {escape(title):{self._words.title_width}}{word}{escape(rest)}")
 
     def refused(self, what: str, answer: str) -> None:
         """An agent that tries again, and what it is told."""
-        self._line(what, answer, "cyan", "nothing was sent")
+        self._columns(what, f"[cyan]{answer:{REFUSAL_WIDTH}}[/]", self._words.refused)
 
     def summary(self, totals: Totals) -> None:
         """The accounts."""
@@ -97,7 +106,7 @@ class Show:
             f"\n[bold]{totals.operations} operations[/]: {totals.success} success, {totals.error} error,"
             f" {totals.unsettled} unsettled; {totals.unknown_seen} were unknown to their caller at first."
         )
-        self.say(f"Service's ledger: {totals.effects} effects, {totals.duplicate_effects} of them twice.")
+        self.say(self._words.ledger(totals.effects, totals.duplicate_effects))
         self.say(f"Claims that do not fit the ledger: {totals.wrong_outcomes}.")
         self.say(f"Audit log, verified by `audit verify --trust --anchor`: {totals.audit}.")
         self.say(f"[{style}]{'All as it must be.' if totals.fine else 'Not as it must be; see below.'}[/]")
@@ -111,23 +120,7 @@ class Show:
         for command in (
             f"audit verify {folder}/data/audit --trust {folder}/trust.policy --anchor {folder}/anchors",
             f"audit show {folder}/data/audit --key {folder}/auditor.key",
-            f"gateway faults ledger {folder}/service.ledger",
+            *(look.format(folder=folder) for look in self._words.look),
             f"GATEWAY_CONFIG={folder}/gateway.yaml gateway check",
         ):
             self.say(f"  {escape(command)}")
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{' ' if number == 1 else 's'}"
-
-
-def _short(document: Document) -> str:
-    """The state in a few words: the guidance is for models and longer than a line."""
-    error = document["error"]
-    if error is not None:
-        return str(error["detail"])
-    return {
-        "accepted": "accepted, the work goes on",
-        "sending": "in progress",
-        "unresolved": "nobody can be asked; a person must settle it",
-    }.get(document["state"], "it may have been carried out; do not send it again")

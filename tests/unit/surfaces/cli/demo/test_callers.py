@@ -81,5 +81,5 @@ async def test_an_operation_that_never_ends_fails_the_demo() -> None:
 
 
 def test_a_kit_that_does_not_say_where_it_is_fails_the_demo() -> None:
-    with pytest.raises(DemoFailedError, match="service"):
+    with pytest.raises(DemoFailedError, match="control"):
         Kit.of({})

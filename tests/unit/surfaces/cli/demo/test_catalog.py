@@ -7,14 +7,16 @@ from gateway.catalog.lint import check
 from gateway.catalog.load import read_folder
 from gateway.catalog.starter import starter_settings
 from gateway.surfaces.cli.demo.cases import CASES
-from gateway.surfaces.cli.demo.catalog import write_configuration
+from gateway.surfaces.cli.demo.catalog import catalog_text, write_configuration
+
+HTTP = catalog_text(service="http://127.0.0.1:1", proxy="http://127.0.0.1:2", nobody="http://127.0.0.1:3")
 
 
-def configured(folder: Path) -> Path:
+def configured(folder: Path, catalog: str = HTTP) -> Path:
     (folder / "catalog").mkdir()
     (folder / "catalog" / "starter.yaml").write_text("services: {}\n")
     (folder / "gateway.yaml").write_text(starter_settings(origin="gw.example/audit/demo", recipients=["k"]))
-    write_configuration(folder, service="http://127.0.0.1:1", proxy="http://127.0.0.1:2", nobody="http://127.0.0.1:3")
+    write_configuration(folder, catalog)
     return folder
 
 

@@ -1,6 +1,7 @@
 """What the demo prints: plain text off a terminal, and commands that work when copied."""
 
 import io
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -8,12 +9,14 @@ from rich.console import Console
 from gateway.surfaces.cli.demo.account import settle_accounts
 from gateway.surfaces.cli.demo.cases import BY_NAME
 from gateway.surfaces.cli.demo.show import Show
+from gateway.surfaces.cli.demo.ssh_cases import HOST_CASES
+from gateway.surfaces.cli.demo.words import HTTP_WORDS, SSH_WORDS, Words
 
 
-def shown(show_into: str = "", *, terminal: bool = False) -> tuple[Show, io.StringIO]:
+def shown(show_into: str = "", *, terminal: bool = False, words: Words = HTTP_WORDS) -> tuple[Show, io.StringIO]:
     text = io.StringIO()
     console = Console(file=text, width=200, highlight=False, force_terminal=terminal)
-    return Show(console, keep=Path(show_into) if show_into else None), text
+    return Show(console, keep=Path(show_into) if show_into else None, words=words), text
 
 
 def test_a_lost_answer_is_a_line_of_its_own() -> None:
@@ -56,3 +59,31 @@ def test_nothing_is_printed_without_a_console() -> None:
     show.heading("", "")
     show.summary(settle_accounts([], [], told_unknown=(), audit="OK"))
     show.end()
+
+
+def test_the_story_of_hosts_fits_into_eighty_columns() -> None:
+    show, text = shown(words=SSH_WORDS)
+    show.heading("caller is told", "")
+    show.settling()
+    for case in HOST_CASES:
+        show.told(case, None)
+        for state in (*SSH_WORDS.states, "in_doubt"):
+            show.told(case, {"outcome": "unknown", "state": state, "error": None})
+        show.told(case, {"outcome": "error", "state": "failed", "error": {"status": 255, "detail": "long" * 40}})
+        show.told(case, {"outcome": "success", "state": "succeeded", "error": None})
+        for basis in SSH_WORDS.basis:
+            show.settled(case, {"outcome": "success", "basis": basis}, effects=0, requests=1)
+    show.arrived("the held one arrives", "met the fence", 0)
+    show.refused("the same again under a new key", "predecessor_unsettled")
+
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if re.search(r"[a-z]unknown|[a-z]error|[a-z]success", line)]
+
+
+def test_a_command_that_failed_is_told_by_its_status() -> None:
+    show, text = shown(words=SSH_WORDS)
+    failed = {"outcome": "error", "state": "failed", "error": {"status": 3, "detail": "the command ended with 3"}}
+    show.told(HOST_CASES[1], failed)
+
+    assert text.getvalue().rstrip().endswith("it ended with exit status 3")
