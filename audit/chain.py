@@ -10,6 +10,9 @@ ZERO_HASH = bytes(HASH_BYTES)
 EMPTY_ROOT = sha256(b"").digest()
 LEAF_MARK = b"\x00"
 NODE_MARK = b"\x01"
+BLOCK_LEVEL = 8
+BLOCK_LEAVES = 1 << BLOCK_LEVEL
+"""Subtrees of this size are what the verifier's processes hand each other in order to get to any size quickly."""
 
 
 def leaf_hash(entry: bytes) -> bytes:
@@ -20,6 +23,22 @@ def leaf_hash(entry: bytes) -> bytes:
 def node_hash(left: bytes, right: bytes) -> bytes:
     """Hash of an inner node over two subtrees of 32 bytes each."""
     return sha256(NODE_MARK + left + right).digest()
+
+
+_MARKED = sha256(NODE_MARK)
+
+
+def _joined(nodes: list[bytes]) -> list[bytes]:
+    """The nodes over each two of an even number. A copy of a digest that is begun costs less than a new one."""
+    above: list[bytes] = []
+    begun, keep = _MARKED.copy, above.append
+    pairs = iter(nodes)
+    for left, right in zip(pairs, pairs, strict=True):
+        node = begun()
+        node.update(left)
+        node.update(right)
+        keep(node.digest())
+    return above
 
 
 class CompactRange:
@@ -65,21 +84,28 @@ class CompactRange:
             peaks[level] = None
         peaks.append(carried)
 
-    def extend(self, leaves: Iterable[bytes]) -> None:
-        """Add many leaf hashes, level by level: the same as adding them one by one, at a fraction of the cost."""
+    def extend(self, leaves: Iterable[bytes], *, level: int = 0, blocks: list[bytes] | None = None) -> None:
+        """Add many leaf hashes, level by level: the same as adding them one by one, at a fraction of the cost.
+
+        With a `level`, roots of subtrees of 2**level leaves each are added instead; raise ValueError if the size is no
+        multiple of that. `blocks` is given the root of every subtree of `BLOCK_LEAVES` leaves that becomes whole.
+        """
+        if self.size & ((1 << level) - 1):
+            raise ValueError(f"no subtree of {1 << level} leaves begins at {self.size}")
         carried = list(leaves)
-        self.size += len(carried)
-        peaks, level = self._peaks, 0
+        self.size += len(carried) << level
+        peaks = self._peaks
         while carried:
-            if level == len(peaks):
+            if level == BLOCK_LEVEL and blocks is not None:
+                blocks += carried
+            while level >= len(peaks):
                 peaks.append(None)
             waiting = peaks[level]
             if waiting is not None:
                 carried.insert(0, waiting)
             # An odd one out waits at its level; it is never paired with itself, or two logs would share a root.
             peaks[level] = carried.pop() if len(carried) & 1 else None
-            pairs = iter(carried)
-            carried = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
+            carried = _joined(carried)
             level += 1
 
     def root(self) -> bytes:

@@ -119,9 +119,19 @@ def _checked_key(key: Path, reshared: list[Path] | None, folder: Path) -> Recipi
 @contextmanager
 def _progress(*, shown: bool) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
     """A bar of bytes on standard error; what is given out is told the total and then each part."""
-    with Progress(console=Console(stderr=True), disable=not shown, transient=True) as bar:
-        task = bar.add_task("verifying", total=None)
-        yield lambda total: bar.update(task, total=total), lambda done: bar.advance(task, done)
+    bar = Progress(console=Console(stderr=True), disable=not shown, transient=True)
+    task = bar.add_task("verifying", total=None)
+
+    def started(total: int) -> None:
+        # Not before: the bar has a thread of its own, and processes are made more cheaply while there is none.
+        bar.update(task, total=total)
+        bar.start()
+
+    try:
+        yield started, lambda done: bar.advance(task, done)
+    finally:
+        if bar.live.is_started:
+            bar.stop()
 
 
 def print_report(report: Report, *, as_json: bool) -> None:

@@ -42,6 +42,20 @@ def find_frame_from(directory: Directory, name: str, offset: int, size: int) -> 
     return None
 
 
+def resume_after(directory: Directory, name: str, fault: Fault, where: tuple[int, int]) -> int | None:
+    """Offset of the next good frame: where the damaged one says it ends, or wherever one is found.
+
+    `where`: the damaged frame's offset, and the file's size.
+    """
+    offset, size = where
+    if fault is Fault.TRAILER:
+        length = int.from_bytes(directory.read(name, offset, 4), "big")
+        end = offset + 4 + length
+        if find_frame(directory.read(name, end, min(MAX_FRAME_BYTES, size - end)), 0) == 0:
+            return end
+    return find_frame_from(directory, name, offset + 1, size)
+
+
 def classify_tail(
     directory: Directory, name: str, where: tuple[Fault, int, int], *, last: bool
 ) -> tuple[str, str, Exit, str | None]:

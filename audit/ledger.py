@@ -112,14 +112,18 @@ class Ledger:
 
     def note_times(self, times: Sequence[int]) -> None:
         """Take in the times of a piece of the log."""
+        self.note_span(times[0], times[-1], went_back=list(times) != sorted(times))
+
+    def note_span(self, first_ms: int, last_ms: int, *, went_back: bool) -> None:
+        """Take in the first and the last time of a part of the log, and whether time went back in between."""
         if self._first_time:
             self._first_time = False
-            self._report.first_t_ms = times[0]
-        if not self._went_back and (times[0] < self._last_t_ms or any(map(int.__gt__, times, times[1:]))):
+            self._report.first_t_ms = first_ms
+        if not self._went_back and (went_back or first_ms < self._last_t_ms):
             self._went_back = True
             self._report.notes.append("the writer's clock went back at least once; order is by seq, not by time")
-        self._last_t_ms = times[-1]
-        self._report.last_t_ms = times[-1]
+        self._last_t_ms = last_ms
+        self._report.last_t_ms = last_ms
 
     def note_unsealed(self, t_ms: int) -> None:
         """An entry follows that is no seal."""

@@ -92,11 +92,11 @@ def verify(
     comparison = Comparison(report, claims, Expected(extra.receipts, report.origin or _only_origin(policy)))
     holdings = Holdings(directory, report)
     contents = None if extra.key is None else Contents(extra.key, holdings.meet)
-    if extra.started is not None:
-        extra.started(report.bytes + holdings.size())
     walk = Walk(directory, report, comparison, keys, settle=settle, contents=contents, progress=extra.progress)
-    listed = [(first, size) for first, size in sorted(sizes.items()) if size > 0][:-1]
+    listed = [(first, size) for first, size in sorted(sizes.items()) if size > 0]
     with reading_ahead(directory, listed, extra.key, extra.jobs) as take:
+        if extra.started is not None:
+            extra.started(report.bytes + holdings.size())
         walk.run(sizes, take)
     holdings.check_files(extra.progress)
     if contents is not None:

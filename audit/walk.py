@@ -10,14 +10,15 @@ from audit.chain import ZERO_HASH, CompactRange
 from audit.claims import SETTLE_TRIES, Settle
 from audit.compare import Comparison
 from audit.contents import Contents
-from audit.damage import classify_tail, explain_damage, find_frame_from, only_zeros
+from audit.damage import classify_tail, explain_damage, only_zeros, resume_after
 from audit.disk import Directory
 from audit.ledger import Ledger
 from audit.log import Chunk, chunks, segment_name, segments
 from audit.note import NoteKey
 from audit.piece import Piece, piece_of
-from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Entry, Fault, Kind, find_frame
+from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Entry, Fault, Kind
 from audit.report import Exit, Finding, Report
+from audit.whole import Whole
 
 _EXPLAINED_MAX = 10
 """So many damaged entries are looked into bit by bit; more of them are no accident anyway."""
@@ -122,9 +123,9 @@ class Walk:
         if not self._enter(first):
             return
         self._segment = first
-        piece = None if last else take(first)
-        if piece is not None and self._continues(piece):
-            self._pass_prepared(piece)
+        whole = take(first)
+        if whole is not None and self._follows_on(whole):
+            self._pass_whole(whole)
             return
         offset, tries = 0, SETTLE_TRIES if last else 0
         while True:
@@ -141,12 +142,28 @@ class Walk:
             offset = resumed
         self._ledger.check_pending_seal()
 
-    def _pass_prepared(self, piece: Piece) -> None:
-        self._prepared = True
-        self._pass_piece(piece)
+    def _follows_on(self, whole: Whole) -> bool:
+        return self._continues(whole) and (self._tree is None or whole.stated == self._tree.hashes)
+
+    def _pass_whole(self, whole: Whole) -> None:
+        """Take in a segment that was read already: what is left is what its own file cannot say."""
+        self._prepared, start = True, 0
+        for index, entry in [*whole.clear, (len(whole), None)]:
+            if start < index:
+                self._ledger.note_unsealed(whole.times[start])
+                self._grow_whole(whole, index)
+            if entry is not None:
+                self._pass_clear(entry, entry.offset, in_tree=True)
+                self._grow_whole(whole, index + 1)
+            start = index + 1
         self._prepared = False
+        self._tree, self._prev = CompactRange(whole.end, whole.after), whole.leaves[-1]
+        self._report.coarse_time = self._report.coarse_time or whole.coarse
+        self._report.entries += len(whole)
+        self._report.data_records += whole.data
+        self._ledger.note_span(whole.times[0], whole.times[-1], went_back=whole.went_back)
         if self._contents is not None:
-            self._contents.join(piece.contents, piece.named, closed=piece.closed)
+            self._contents.join(whole.contents, whole.named, closed=whole.closed)
         self._ledger.check_pending_seal()
 
     def _grown(self, first: int, size: int) -> int:
@@ -216,17 +233,16 @@ class Walk:
         self._report.entries += len(parsed.leaves)
         self._ledger.note_times([head[6] for head in parsed.heads])
 
-    def _continues(self, piece: Piece) -> bool:
+    def _continues(self, piece: Piece | Whole) -> bool:
         return piece.first_prev == self._prev or not self._linked
 
     def _pass_piece(self, piece: Piece) -> None:
         leaves, times, start = piece.leaves, piece.times, 0
-        base = piece.offsets[0]
         for index, entry in [*piece.clear, (len(leaves), None)]:
             if start < index:
-                self._pass_records(leaves[start:index], times[start:index], piece.offsets[start])
-                if self._contents is not None and piece.records is not None:
-                    self._check_contents(piece.records(start, index), base)
+                self._pass_records(leaves[start:index], times[start:index], piece.offset(start))
+                if self._contents is not None:
+                    self._check_contents(piece.records(start, index), piece.chunk.base)
             if entry is not None:
                 self._pass_clear(entry, entry.offset)
                 self._grow((entry.leaf,), (entry.header.t_ms,))
@@ -243,8 +259,9 @@ class Walk:
         self._ledger.note_unsealed(times[0])
         self._grow(leaves, times)
 
-    def _pass_clear(self, entry: Entry, offset: int) -> None:
-        tree = self._ledger.clear(entry, self._segment, self._tree, offset)
+    def _pass_clear(self, entry: Entry, offset: int, *, in_tree: bool = False) -> None:
+        """Judge a clear entry; `in_tree`: the tree that it states was compared already."""
+        tree = self._ledger.clear(entry, self._segment, None if in_tree else self._tree, offset)
         if tree is not None and self._tree is None:
             self._tree = tree
             self._comparison.meet(self._seq, tree, entry.header.t_ms)
@@ -264,20 +281,21 @@ class Walk:
     def _check_entry(self, chunk: Chunk, index: int) -> None:
         """Name what is wrong with one entry, and take up the thread again behind it."""
         _, _, version, kind, flags, seq, _, prev = chunk.parsed.heads[index]
+        offset = chunk.base + chunk.parsed.offsets[index]
         if version != VERSION or kind not in _KINDS or flags not in {0, FLAG_DAY}:
             message = f"an entry of a newer format: version {version}, kind {kind}, flags {flags:#06x}"
-            self._find_at(chunk, index, "newer_format", message, exit_code=Exit.UNREADABLE)
+            self._find("newer_format", message, exit_code=Exit.UNREADABLE, seq=seq, offset=offset)
         if seq != self._seq:
             if seq > self._seq:
                 message = f"entries {self._seq} to {seq - 1} are missing in the middle of a segment"
             else:
                 message = f"entry {seq} stands where entry {self._seq} belongs"
-            self._find_at(chunk, index, "sequence", message)
+            self._find("sequence", message, seq=seq, offset=offset)
             self._lose_track()
             self._seq = seq
         elif self._linked and prev != self._prev:
             message = f"entry {seq} was made to follow another entry than the one before it"
-            self._find_at(chunk, index, "link", message, expected=self._prev, found=prev)
+            self._find("link", message, seq=seq, offset=offset, expected=self._prev, found=prev)
         self._linked = True
 
     def _grow(self, leaves: Sequence[bytes], times: Sequence[int]) -> None:
@@ -298,6 +316,16 @@ class Walk:
         self._prev = leaves[-1]
         self._linked = True
 
+    def _grow_whole(self, whole: Whole, index: int) -> None:
+        """The same for entries of a whole segment up to that index; a tree is made only where one is asked for."""
+        start, end = self._seq, whole.first + index
+        self._comparison.pass_leaves(start, whole.leaves[start - whole.first : index])
+        while (size := self._comparison.next_size) is not None and size <= end:
+            at = max(size, start)
+            self._comparison.meet(size, whole.tree_at(at), whole.times[at - whole.first - 1] if at > start else 0)
+        self._seq = end
+        self._linked = True
+
     def _fault(self, fault: Fault | None, offset: int, size: int, *, last: bool) -> int | None:
         """Judge bytes that are no frame; return where to go on in the file, None if nothing follows."""
         name = segment_name(self._segment)
@@ -310,22 +338,13 @@ class Walk:
                 message = "a segment file that holds zeros only"
                 self._find("empty_segment", message, exit_code=Exit.INCOMPLETE, offset=offset)
             return None
-        resumed = self._resume_after(fault, name, offset, size)
+        resumed = resume_after(self._directory, name, fault, (offset, size))
         if resumed is None:
             finding = classify_tail(self._directory, name, (fault, offset, size), last=last)
             self._find(*finding[:2], exit_code=finding[2], seq=self._seq, offset=offset, hint=finding[3])
             return None
         self._damage(fault, name, offset, resumed)
         return resumed
-
-    def _resume_after(self, fault: Fault, name: str, offset: int, size: int) -> int | None:
-        """Offset of the next good frame: where the damaged one says it ends, or wherever one is found."""
-        if fault is Fault.TRAILER:
-            length = int.from_bytes(self._directory.read(name, offset, 4), "big")
-            end = offset + 4 + length
-            if find_frame(self._directory.read(name, end, min(MAX_FRAME_BYTES, size - end)), 0) == 0:
-                return end
-        return find_frame_from(self._directory, name, offset + 1, size)
 
     def _damage(self, fault: Fault, name: str, offset: int, resumed: int) -> None:
         """Report a damaged entry in the middle and find the thread again at the next good one."""
@@ -348,20 +367,6 @@ class Walk:
             return
         self._lose_track()
         self._seq = head[5]
-
-    def _find_at(
-        self,
-        chunk: Chunk,
-        index: int,
-        code: str,
-        message: str,
-        *,
-        exit_code: Exit = Exit.TAMPERED,
-        expected: bytes = b"",
-        found: bytes = b"",
-    ) -> None:
-        seq, offset = chunk.parsed.heads[index][5], chunk.base + chunk.parsed.offsets[index]
-        self._find(code, message, exit_code=exit_code, seq=seq, offset=offset, expected=expected, found=found)
 
     def _find(
         self,

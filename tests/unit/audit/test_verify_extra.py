@@ -25,7 +25,7 @@ from audit.keyfiles import write_key
 from audit.keyring import RecipientKey, Role
 from audit.log import segment_name, segments
 from audit.memory import MemoryDirectory
-from audit.piece import whole_segment
+from audit.whole import whole_segment
 from audit.receipts import BadReceipts, Expected, Receipt, read_receipts
 from audit.record import Kind
 from audit.report import Exit, Report
