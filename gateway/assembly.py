@@ -8,6 +8,7 @@ import structlog
 from adapters.contract import HostTransport, Transport
 from gateway.catalog.compile import compile_definition
 from gateway.catalog.registry import Catalog
+from gateway.engine.cancelling import Cancelling
 from gateway.engine.chance import Chance, Ids
 from gateway.engine.clock import Clock
 from gateway.engine.driver import Driver
@@ -124,6 +125,7 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
         hub=hub,
         clock=ports.clock,
         points=ports.points,
+        cancelling=Cancelling(journal, outbound),
         subjects=ports.subjects,
     )
     return Assembly(gateway, driver, recovery, tasks, hub, journal)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 import structlog
 
 from gateway.core.acl import require_deed, sees, unknown_action
-from gateway.core.events import Attested, Begin, Cancelled
+from gateway.core.cancels import may_cancel
+from gateway.core.events import Attested, Begin, CancelBegun, Cancelled
 from gateway.core.identity import Ruling, Verdict
 from gateway.core.strictjson import digest
 from gateway.core.transitions import IllegalMoveError
 from gateway.engine.admitting import Admissions
+from gateway.engine.cancelling import Cancelling
 from gateway.engine.clock import Clock
 from gateway.engine.driver import Driver, lease_seconds
 from gateway.engine.gate import Doorkeeper
@@ -64,6 +66,7 @@ class Gateway:
         hub: Hub,
         clock: Clock,
         points: Points,
+        cancelling: Cancelling,
         subjects: Subjects | None = None,
     ) -> None:
         """Composed in `gateway.app`."""
@@ -79,6 +82,7 @@ class Gateway:
         self.hub = hub
         self._clock = clock
         self._points = points
+        self._cancelling = cancelling
 
     # -- submit --------------------------------------------------------------------------------------------------
 
@@ -280,7 +284,14 @@ class Gateway:
         live = await self._load(principal, operation_id)
         if live.operation.final:
             return await self.get(principal, operation_id)
-        await self._move(live, Cancelled(actor=principal.name))
+        if may_cancel(live.action, live.operation):
+            self.doorkeeper.check_quarantine(live.action)
+            await self._move(live, CancelBegun(principal.name, signal))
+            # In a task of its own: what it shows must be kept, also when whoever asked for it has gone.
+            work = self._recovery.beside(self._cancelling.carry_out(live, signal), f"cancel {live.id}")
+            await asyncio.shield(work)
+        else:
+            await self._move(live, Cancelled(actor=principal.name))
         self._recovery.nudge(live)
         return await self._view(live.operation)
 
@@ -322,7 +333,7 @@ class Gateway:
             raise _not_found()
         return await self._revival.revive(operation)
 
-    async def _move(self, live: Live, event: Cancelled | Attested) -> None:
+    async def _move(self, live: Live, event: Cancelled | CancelBegun | Attested) -> None:
         while True:
             try:
                 await self._journal.apply(live, event)

@@ -18,8 +18,13 @@ from gateway.core.template import Rendered, known_origin
 from gateway.engine.clock import Clock
 from gateway.engine.live import Live
 from gateway.engine.ports import Credentials, Shaper
+from gateway.engine.stepping import Stepping
 from gateway.model.action import Action, Host
 from gateway.model.problem import Problem, present
+from gateway.model.step import StepSeen
+
+SIGNAL = "Signal"
+"""Header of a cancel: what it sends to a command that has begun."""
 
 
 def target_of(action: Action) -> HttpTarget:
@@ -114,6 +119,7 @@ class Outbound:
             request_seconds=action.deadlines.request_seconds,
             body_max_bytes=body_max_bytes,
             lock=action.lock,
+            signal=dict(request.headers).get(SIGNAL, "TERM"),
         )
         hosts = present(self._hosts, "whoever serves actions on hosts has a way to them")
         return self._shaper.mask(await hosts.attempt(exchange, hooks))

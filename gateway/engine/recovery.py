@@ -7,8 +7,8 @@ for clocks that were stepped.
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 import structlog
 
@@ -110,6 +110,10 @@ class Recovery:
     def _start(self, live: Live, *, begun: bool) -> None:
         live.driven = True
         self._tasks.start(self._drive(live, begun=begun), f"drive {live.id}")
+
+    def beside(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Work on an operation beside its driver, held and heard like every other."""
+        return self._tasks.start(work, name)
 
     async def _drive(self, live: Live, *, begun: bool) -> None:
         try:

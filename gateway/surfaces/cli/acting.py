@@ -291,11 +291,24 @@ def reconcile(operation: OperationArgument, *, as_json: JsonFlag = False) -> Non
 
 
 @operations.command()
-def cancel(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
-    """Cancel an operation while nothing of it may have left."""
+def cancel(
+    operation: OperationArgument,
+    *,
+    signal: Annotated[
+        str, typer.Option(help="What a command that runs on a host is sent: TERM, INT or KILL.")
+    ] = "TERM",
+    as_json: JsonFlag = False,
+) -> None:
+    """Cancel an operation while nothing of it may have left; a command on a host is told, and its record says the rest.
+
+    That a signal was sent proves nothing, so the outcome stays unknown until the host's record of the end is read.
+    """
     context = current()
     context.as_json = as_json
-    answer = context.run(ask(client_of(context), "POST", path_of(operation, "/cancel")))
+    if signal not in {"TERM", "INT", "KILL"}:
+        fail("--signal takes TERM, INT or KILL.", Exit.USAGE)
+    query = {"signal": signal}
+    answer = context.run(ask(client_of(context), "POST", path_of(operation, "/cancel"), query=query, wait=120.0))
     _print(context, answer.document)
 
 

@@ -22,6 +22,7 @@ CURSOR: Final = re.compile(r"op_[0-7][0-9a-hjkmnp-tv-z]{25}", re.ASCII)
 LIMIT: Final = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 STATES: Final = re.compile("|".join(state.value for state in State))
+SIGNALS: Final = re.compile(r"TERM|INT|KILL")
 OUTCOMES: Final = re.compile("|".join(outcome.value for outcome in Outcome))
 
 LIST_QUERY: Final = {
@@ -149,9 +150,9 @@ async def reconcile(call: Call) -> Reply:
 
 
 async def cancel(call: Call) -> Reply:
-    """`POST /v1/operations/{id}/cancel`: only while nothing may have left."""
-    call.query({})
-    view = await call.ports.gateway.cancel(call.who, call.path("id"))
+    """`POST /v1/operations/{id}/cancel`: only while nothing may have left, or where a host can be told."""
+    signal = call.query({"signal": SIGNALS}).get("signal", "TERM")
+    view = await call.ports.gateway.cancel(call.who, call.path("id"), signal=signal)
     return Reply(200, operation_document(view, now_ms=call.now_ms))
 
 

@@ -97,8 +97,10 @@ ROUTES: tuple[Route, ...] = (
         {200: documents.OperationDocument}, (404, 409, 422, 503), parameters=_ONE, operation_id="reconcileOperation",
     ),
     Route(
-        "POST", "/v1/operations/{id}/cancel", operations.cancel, "Cancel while nothing may have left.",
-        {200: documents.OperationDocument}, (404, 409, 422, 503), parameters=_ONE, operation_id="cancelOperation",
+        "POST", "/v1/operations/{id}/cancel", operations.cancel,
+        "Cancel while nothing may have left; a command on a host is fenced or sent a signal, and its record tells.",
+        {200: documents.OperationDocument}, (404, 409, 422, 503), parameters=_ONE,
+        query={"signal": {"type": "string", "enum": ["TERM", "INT", "KILL"]}}, operation_id="cancelOperation",
     ),
     Route(
         "POST", "/v1/operations/{id}/attest", operations.attest, "A person settles an unresolved operation.",
