@@ -13,6 +13,7 @@ from audit.fields import Malformed
 from audit.head import Head, Position
 from audit.record import (
     MAX_FRAME_BYTES,
+    MAX_SEGMENT_BYTES,
     Entry,
     Fault,
     Frame,
@@ -61,10 +62,13 @@ def chunks(directory: Directory, segment: int, *, start: int = 0, limit: int | N
     """A segment file in pieces of 256 KiB, each cut behind a whole frame.
 
     Reads from `start` to `limit` (default: the file's present size). The last piece carries the fault at which reading
-    stopped, or none if the file ends behind a whole frame; there is always at least one piece.
+    stopped, or none if the file ends behind a whole frame; there is always at least one piece. Raises LogContradiction
+    for more bytes than a segment can have: a sparse file would keep a reader busy for as long as its author liked.
     """
     name = segment_name(segment)
     limit = directory.size(name) if limit is None else limit
+    if limit > MAX_SEGMENT_BYTES:
+        raise LogContradiction(f"segment {segment:016x} has {limit} bytes; none is larger than {MAX_SEGMENT_BYTES}")
     base, carried = start, b""
     while True:
         wanted = min(CHUNK_BYTES, limit - base - len(carried))

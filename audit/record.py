@@ -30,6 +30,8 @@ MAX_ENTRY_BYTES = 65_535
 MIN_LENGTH = 1 + HEADER_BYTES + TRAILER_BYTES
 MAX_LENGTH = 1 + MAX_ENTRY_BYTES + TRAILER_BYTES
 MAX_FRAME_BYTES = 4 + MAX_LENGTH
+MAX_SEGMENT_BYTES = 1 << 27
+"""A segment file is never larger, twice what makes a writer close one. What is larger is refused before it is read."""
 PADDING_STEP = 64
 MAX_PLAINTEXT_BYTES = (MAX_ENTRY_BYTES - HEADER_BYTES - TAG_BYTES) // PADDING_STEP * PADDING_STEP - 1
 

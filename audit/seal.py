@@ -37,7 +37,7 @@ from audit.keyring import (
     digest_of,
     share_info,
 )
-from audit.record import FLAG_DAY, NONCE_BYTES, VERSION, Frame, Header, Kind, encode_frame, pad
+from audit.record import FLAG_DAY, MAX_SEGMENT_BYTES, NONCE_BYTES, VERSION, Frame, Header, Kind, encode_frame, pad
 
 DAY_MS = 86_400_000
 _NOT_STARTED = "start the sealer first: every start opens a segment with a fresh secret"
@@ -50,6 +50,11 @@ class SegmentLimits:
     entries_max: int = 65_536
     bytes_max: int = 64 * 1024 * 1024
     age_max_ms: int = DAY_MS
+
+    def __post_init__(self) -> None:
+        if self.bytes_max > MAX_SEGMENT_BYTES // 2:
+            # The other half is for the entries of the step in which a segment becomes full.
+            raise ValueError(f"a segment is closed after {MAX_SEGMENT_BYTES // 2} bytes at the latest")
 
 
 class SealerNotOpen(RuntimeError):

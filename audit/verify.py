@@ -16,6 +16,7 @@ from audit.keyring import RecipientKey
 from audit.log import LogContradiction, read_open, segment_name, segments
 from audit.note import NoteKey
 from audit.receipts import Expected, Receipt
+from audit.record import MAX_SEGMENT_BYTES
 from audit.report import Exit, Finding, Report, moment
 from audit.trust import TrustPolicy
 from audit.walk import Walk
@@ -93,7 +94,7 @@ def verify(
     holdings = Holdings(directory, report)
     contents = None if extra.key is None else Contents(extra.key, holdings.meet)
     walk = Walk(directory, report, comparison, keys, settle=settle, contents=contents, progress=extra.progress)
-    listed = [(first, size) for first, size in sorted(sizes.items()) if size > 0]
+    listed = [(first, size) for first, size in sorted(sizes.items()) if 0 < size <= MAX_SEGMENT_BYTES]
     with reading_ahead(directory, listed, extra.key, extra.jobs) as take:
         if extra.started is not None:
             extra.started(report.bytes + holdings.size())

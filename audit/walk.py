@@ -16,7 +16,7 @@ from audit.ledger import Ledger
 from audit.log import Chunk, chunks, segment_name, segments
 from audit.note import NoteKey
 from audit.piece import Piece, piece_of
-from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, VERSION, Entry, Fault, Kind
+from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, MAX_SEGMENT_BYTES, VERSION, Entry, Fault, Kind
 from audit.report import Exit, Finding, Report
 from audit.whole import Whole
 
@@ -65,7 +65,6 @@ class Walk:
         `take` may have read a segment already; whatever it does not know is read here.
         """
         firsts = sorted(sizes)
-        self._seq = 0
         self._pruned = self._report.pruned_size = firsts[0] if firsts else 0
         for first in firsts:
             try:
@@ -123,6 +122,11 @@ class Walk:
         if not self._enter(first):
             return
         self._segment = first
+        if size > MAX_SEGMENT_BYTES:
+            self._find("oversized", f"{size} bytes, which were not read: no segment has more than {MAX_SEGMENT_BYTES}")
+            self._lose_track()
+            self._excused = True
+            return
         whole = take(first)
         if whole is not None and self._follows_on(whole):
             self._pass_whole(whole)
@@ -172,7 +176,7 @@ class Walk:
         if now == size:
             self._settle()
             now = self._directory.size(segment_name(first))
-        return now
+        return min(now, MAX_SEGMENT_BYTES)
 
     def _enter(self, first: int) -> bool:
         """Account for what lies between the last segment and this one; False if this one must be left out."""

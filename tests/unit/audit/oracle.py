@@ -284,6 +284,10 @@ class Oracle:
         before, self.full = self.closed, False
         self.closed = 0
         count = 0
+        if len(data) > 134_217_728:
+            self.exits.add(TAMPERED)
+            self.known = False
+            return
         while at < len(data):
             size = self.frame(data, at)
             if size is None:

@@ -306,3 +306,8 @@ def test_setting_up_with_foreign_parts_is_refused() -> None:
         )
     with pytest.raises(ValueError, match="without recipients"):
         Sealer(origin=ORIGIN, recipients=[], seal_key=journal.seal_key, **parts)  # type: ignore[arg-type]  # as above
+
+
+def test_a_segment_cannot_be_let_grow_to_a_size_that_no_reader_takes() -> None:
+    with pytest.raises(ValueError, match="67108864 bytes at the latest"):
+        SegmentLimits(bytes_max=(1 << 26) + 1)

@@ -25,13 +25,13 @@ from audit.keyfiles import write_key
 from audit.keyring import RecipientKey, Role
 from audit.log import segment_name, segments
 from audit.memory import MemoryDirectory
-from audit.whole import whole_segment
 from audit.receipts import BadReceipts, Expected, Receipt, read_receipts
 from audit.record import Kind
 from audit.report import Exit, Report
 from audit.seal import SegmentLimits
 from audit.show import show
 from audit.verify import Extra, VerifyOptions, verify
+from audit.whole import whole_segment
 from tests.unit.audit.logs import (
     ORIGIN,
     Journal,

@@ -17,10 +17,12 @@ from audit.checkpoint import CHECKPOINT, HISTORY
 from audit.claims import AnchorSource
 from audit.disk import DiskDirectory, log_folder
 from audit.export import Exporter
-from audit.log import segment_name, segments
+from audit.log import LogContradiction, chunks, segment_name, segments
+from audit.record import MAX_SEGMENT_BYTES
 from audit.report import Exit, Report
-from audit.verify import VerifyOptions, verify
+from audit.verify import Extra, VerifyOptions, verify
 from tests.unit.audit.logs import ORIGIN, Journal, sealed_journal
+from tests.unit.audit.oracle import oracle
 
 
 def on_disk(journal: Journal, root: Path) -> tuple[Path, Path]:
@@ -215,3 +217,34 @@ def test_40_verifying_a_real_folder_while_a_thread_writes_it(tmp_path: Path) -> 
     finally:
         stop.set()
         writer.join()
+
+
+@pytest.mark.parametrize("where", [0, 1, -1])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_segment_larger_than_any_can_be_is_refused_unread(where: int, jobs: int, tmp_path: Path) -> None:
+    journal = sealed_journal()
+    log, anchor = on_disk(journal, tmp_path)
+    directory = DiskDirectory(log)
+    first = segments(directory)[where]
+    # Sparse: reading its zeros would take minutes, and the verdict would be that they were written ahead of need.
+    os.truncate(log / segment_name(first), 200 << 30)
+    extra = Extra(jobs=jobs)
+    report = verify(directory, policy=journal.policy, anchors=[anchor], now_ms=journal.now_ms + 1000, extra=extra)
+    assert report.exit is Exit.TAMPERED
+    assert [(finding.code, finding.segment) for finding in report.findings] == [("oversized", first)]
+    with pytest.raises(LogContradiction, match="none is larger than 134217728"):
+        list(chunks(directory, first))
+
+
+def test_both_verifiers_draw_the_line_at_the_same_byte(tmp_path: Path) -> None:
+    journal = sealed_journal()
+    log, anchor = on_disk(journal, tmp_path)
+    last = segment_name(segments(journal.directory)[-1])
+    whole = journal.directory.files()[last]
+    for size, verdict in ((MAX_SEGMENT_BYTES, Exit.OK), (MAX_SEGMENT_BYTES + 1, Exit.TAMPERED)):
+        os.truncate(log / last, size)
+        assert exit_of(journal, log, anchor) is verdict
+    files = {**journal.directory.files(), last: whole + bytes(MAX_SEGMENT_BYTES + 1 - len(whole))}
+    anchors = [(anchor / CHECKPOINT).read_bytes()]
+    assert oracle(files, journal.policy.to_text(), anchors, journal.now_ms + 1000) == Exit.TAMPERED
+    assert oracle(journal.directory.files(), journal.policy.to_text(), anchors, journal.now_ms + 1000) == Exit.OK
