@@ -279,8 +279,11 @@ class Gateway:
         self._recovery.nudge(live)
         return await self.get(principal, operation_id)
 
-    async def cancel(self, principal: Principal, operation_id: str) -> View:
-        """Cancel while nothing may have left. Raises Problem(wrong_state) otherwise, and changes nothing."""
+    async def cancel(self, principal: Principal, operation_id: str, *, signal: str = "TERM") -> View:
+        """Cancel while nothing may have left. Raises Problem(wrong_state) otherwise, and changes nothing.
+
+        A command on a host is told afterwards as well, by `signal` where it has begun; its record says what came of it.
+        """
         live = await self._load(principal, operation_id)
         if live.operation.final:
             return await self.get(principal, operation_id)
