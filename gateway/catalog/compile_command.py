@@ -15,6 +15,7 @@ from gateway.model.action import (
     FindingRule,
     Host,
     Identify,
+    JobStep,
     Marker,
     Predicate,
     Reconcile,
@@ -30,6 +31,8 @@ _AT_WORK = Predicate(path="phase", any_of=("running", "unverifiable"))
 _FENCED = Predicate(path="phase", equals=("fenced",))
 _NEVER_BEGAN = Predicate(path="phase == 'fenced' && reason != 'fence'")
 """The attempt gave up by itself before it began: that needs no fence of ours as its reason."""
+_ALL_STEPS = Predicate(statuses=((0, 255),), header=ENDED, path="finished")
+"""Of a job of several commands: the last one has ended, and every one as its own rule says."""
 _TAKEN = Predicate(path="phase", any_of=("exited", "running", "lost", "unverifiable"))
 FENCE = Fence(RequestTemplate("FENCE", ""), won=_FENCED, lost=_TAKEN)
 
@@ -45,12 +48,17 @@ def _host_dump(name: str, hosts: Mapping[str, HostForm]) -> Json:
     return written if form.jump is None else written | {"jump": _host_dump(form.jump, hosts)}
 
 
+def host_of(name: str, hosts: Mapping[str, HostForm]) -> Host:
+    """A declared host with every host on the way to it. Raises `KeyError`."""
+    return _host(_host_dump(name, hosts))[0]
+
+
 def compile_command(content: Mapping[str, Any], digest: str) -> Action:
     """The action behind a definition whose place is a host."""
     form = CommandForm.model_validate(content["action"])
     host, limits = _host(content["host"])
     marker = _marker(form)
-    success = _success(form.success)
+    success = _success(form.success) if form.steps is None else _ALL_STEPS
     return Action(
         name=content["name"],
         description=form.description,
@@ -64,7 +72,7 @@ def compile_command(content: Mapping[str, Any], digest: str) -> Action:
             allow_private=host.allow_private,
             host=host,
         ),
-        request=_words("RUN" if marker is Marker.RUNNER else "PROBE", form.command, form.input),
+        request=_request(form, marker),
         input_schema=form.input,
         success=success,
         failed=(_ANY_END,),
@@ -80,10 +88,25 @@ def compile_command(content: Mapping[str, Any], digest: str) -> Action:
         unknown_accepted=form.reason,
         marker=marker,
         lock=form.lock,
+        steps=tuple(JobStep(step.name, _success(step.success), step.lock) for step in form.steps or ()),
+    )
+
+
+def _request(form: CommandForm, marker: Marker) -> RequestTemplate:
+    verb = "RUN" if marker is Marker.RUNNER else "PROBE"
+    if form.steps is None:
+        return RequestTemplate(verb, "", body={"argv": form.command}, opaque=_dashes(form.command or [], form.input))
+    return RequestTemplate(
+        verb,
+        "",
+        body={"steps": [{"name": step.name, "argv": step.command} for step in form.steps]},
+        opaque=_dashes([word for step in form.steps for word in step.command], form.input),
     )
 
 
 def _marker(form: CommandForm) -> Marker:
+    if form.steps is not None:
+        return Marker.RUNNER
     if form.marker is not None:
         return Marker(form.marker)
     return Marker.NONE if form.effect == "read" else Marker.RUNNER
@@ -110,12 +133,11 @@ def _host(content: Mapping[str, Any]) -> tuple[Host, int | None]:
     return host, form.limits.concurrency
 
 
-def _words(verb: str, command: list[str], schema: Json) -> RequestTemplate:
+def _dashes(command: list[str], schema: Json) -> tuple[str, ...]:
     firsts = {pieces[0].name for pieces in map(parts, command) if pieces and isinstance(pieces[0], Name)}
     declared = schema.get("properties")
     properties = declared if isinstance(declared, dict) else {}
-    dashes = tuple(sorted(name for name in firsts if _may_begin_with_dash(properties.get(name))))
-    return RequestTemplate(verb, "", body={"argv": list(command)}, opaque=dashes)
+    return tuple(sorted(name for name in firsts if _may_begin_with_dash(properties.get(name))))
 
 
 def _may_begin_with_dash(schema: Json) -> bool:
@@ -158,7 +180,7 @@ def _status_command(form: StatusCommandForm, schema: Json, *, fence: bool) -> Re
     rules = tuple(_rule(rule) for rule in form.rules)
     absent = any(rule.finding is Finding.ABSENT for rule in rules)
     return Reconcile(
-        request=_words("ASK", form.command, schema),
+        request=RequestTemplate("ASK", "", body={"argv": form.command}, opaque=_dashes(form.command, schema)),
         identify=identify(form.identify),
         rules=rules,
         compare=tuple(form.compare.items()),

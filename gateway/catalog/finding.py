@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gateway.catalog.schema import ActionForm
 from gateway.catalog.schema_answers import PredicateForm, SourceForm
 from gateway.catalog.schema_declared import DeclaredForm
-from gateway.catalog.schema_hosts import CommandForm
+from gateway.catalog.schema_hosts import CommandForm, ExitForm
 from gateway.catalog.schema_lookup import FenceForm, IdentifyForm, RequestForm
 from gateway.catalog.yamltext import Path
 from gateway.core.strictjson import Json
@@ -45,9 +45,28 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class CommandSubject(Declared):
-    """An action that runs a command."""
+    """An action that runs a command, or several."""
 
     form: CommandForm
+
+    def commands(self) -> Iterator[tuple[Path, list[str]]]:
+        """The words of every command that the job itself runs, and where they are written."""
+        if self.form.command is not None:
+            yield ("command",), self.form.command
+        for index, step in enumerate(self.form.steps or ()):
+            yield ("steps", index, "command"), step.command
+
+    def ends(self) -> Iterator[tuple[Path, ExitForm]]:
+        """Every test of how a command ended, and where it is written."""
+        yield ("success",), self.form.success
+        for index, step in enumerate(self.form.steps or ()):
+            yield ("steps", index, "success"), step.success
+
+    def locks(self) -> Iterator[tuple[Path, str | None]]:
+        """Every lock, and where it is written."""
+        yield ("lock",), self.form.lock
+        for index, step in enumerate(self.form.steps or ()):
+            yield ("steps", index, "lock"), step.lock
 
 
 @dataclass(frozen=True, slots=True)

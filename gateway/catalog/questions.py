@@ -69,7 +69,9 @@ def _of_a_command(action: Action) -> Sequence[Answered]:
         Answered(
             "What binds repeats to one operation?",
             by_runner,
-            "The runner on the host, which runs each attempt at most once." if by_runner else "Nothing.",
+            f"The runner on the host, which runs each {'step' if action.steps else 'attempt'} at most once."
+            if by_runner
+            else "Nothing.",
         ),
         Answered(
             "Where can the outcome be looked up?",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from jmespath.exceptions import JMESPathError
 
@@ -25,11 +26,13 @@ _INTERVAL_MIN_SECONDS = 0.1
 def word_rules(subject: CommandSubject) -> Iterator[Finding]:
     """The words of the command, and of the status command."""
     form = subject.form
-    yield from _words(("command",), form.command, subject)
+    for where, words in subject.commands():
+        yield from _words(where, words, subject)
     if form.reconcile is not None:
         yield from _words(("reconcile", "command"), form.reconcile.command, subject)
-    if form.lock is not None and _LOCK.fullmatch(form.lock) is None:
-        yield Finding(("lock",), "This is no name of a lock.", "Letters, digits, dots and dashes, for example deploy.")
+    for where, lock in subject.locks():
+        if lock is not None and _LOCK.fullmatch(lock) is None:
+            yield Finding(where, "This is no name of a lock.", "Letters, digits, dots and dashes, for example deploy.")
 
 
 def _words(where: Path, command: list[str], subject: CommandSubject) -> Iterator[Finding]:
@@ -73,7 +76,7 @@ def value_rules(subject: CommandSubject) -> Iterator[Finding]:
     """What is compared, and every JMESPath."""
     form = subject.form
     tests: list[tuple[Path, str | None, object, object]] = [
-        (("success",), form.success.path, form.success.equals, form.success.in_)
+        (where, test.path, test.equals, test.in_) for where, test in subject.ends()
     ]
     expressions: list[tuple[Path, str | None]] = [(("output", "select"), form.output.select)]
     status = form.reconcile
@@ -111,6 +114,9 @@ def marker_rules(subject: CommandSubject) -> Iterator[Finding]:
     if action.service.host is None or action.service.host.store is None:
         hint = "Give the host “store” and “store_id”; `gateway host script` makes a store."
         yield Finding(("host",), "On this host no command can be run: the runner has no store there.", hint)
+    if action.steps:
+        yield from _steps(subject)
+        return
     if action.is_read:
         yield from _read(subject)
         return
@@ -129,6 +135,36 @@ def marker_rules(subject: CommandSubject) -> Iterator[Finding]:
         yield Finding(("lock",), "Only the runner keeps locks.", "Say “marker: runner”, or remove it.")
     if form.reconcile is not None:
         yield from _status(subject)
+
+
+_OF_ONE_COMMAND: Final = (
+    ("success", "Each step has its own “success”.", "Write it at the step that it is about."),
+    ("lock", "A lock is held by one command, and not between two.", "Give it to the steps; see also “conflict_key”."),
+    (
+        "reconcile",
+        "The runner itself tells of each step.",
+        "Remove it; a command of its own may have a status command.",
+    ),
+    ("marker", "Every step has the runner's marker.", "Remove “marker”."),
+    ("reads", "“reads” describes actions of effect read.", "Remove it."),
+)
+
+
+def _steps(subject: CommandSubject) -> Iterator[Finding]:
+    """What a job of several commands may say: each step answers for itself."""
+    form = subject.form
+    seen: dict[str, int] = {}
+    for index, step in enumerate(form.steps or ()):
+        first = seen.setdefault(step.name.lower(), index)
+        if first != index:
+            hint = "Give each step a name of its own: its record on the host is found by it."
+            yield Finding(("steps", index, "name"), f"Step {first + 1} has the name “{step.name}” already.", hint)
+    if subject.action.is_read:
+        hint = "Declare the effect that the job has; a read is one command."
+        yield Finding(("effect",), "A read has no steps.", hint)
+    for field, detail, hint in _OF_ONE_COMMAND:
+        if field in form.model_fields_set:
+            yield Finding((field,), detail, hint)
 
 
 def _read(subject: CommandSubject) -> Iterator[Finding]:
@@ -163,7 +199,7 @@ def _status(subject: CommandSubject) -> Iterator[Finding]:
         if not used & ALWAYS_PRESENT:
             hint = "Compare with {operation_id}; else use “identify: state”."
             yield Finding(where, "This cannot tell the operation from another one with the same arguments.", hint)
-        elif subject.action.marker is not Marker.RUNNER and not names_in(form.command) & ALWAYS_PRESENT:
+        elif subject.action.marker is not Marker.RUNNER and not names_in(form.command or []) & ALWAYS_PRESENT:
             hint = "Give {operation_id} to the command, so that it can write it down."
             yield Finding(where, "The command never sees the operation's id, which its status is asked for.", hint)
     elif form.conflict_key is None:

@@ -22,7 +22,6 @@ from gateway.catalog.values import Duration, Name, Word, problem
 from gateway.core.strictjson import Json
 
 ARRIVES: Final[Mapping[str, str]] = {
-    "steps": "commands in steps",
     "approval": "approvals",
     "preview": "approvals",
     "ask": "approvals",

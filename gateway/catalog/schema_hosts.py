@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from gateway.catalog.schema_answers import Form
 from gateway.catalog.schema_declared import DeclaredForm, ServiceLimitsForm
@@ -11,6 +11,9 @@ from gateway.catalog.schema_lookup import Identification
 from gateway.catalog.values import Duration, Name, Word, problem
 from gateway.core.strictjson import Json
 
+STEPS_MAX = 16
+"""Of one job. A longer one is several operations, or a script of its own."""
+_STEP = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,38}[A-Za-z0-9])?")
 _EXITS = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
@@ -148,12 +151,37 @@ class StatusCommandForm(Form):
     """How long an unresolved operation is still looked after."""
 
 
+def _check_step(value: str) -> str:
+    if _STEP.fullmatch(value) is None:
+        hint = "Up to 40 letters, digits, dashes and underscores, a letter or digit at both ends: migrate."
+        raise problem("This is no name of a step.", hint)
+    return value
+
+
+class StepForm(Form):
+    """One command of a job of several."""
+
+    name: Annotated[str, AfterValidator(_check_step)]
+    """What the step is called, once in a job; its record on the host carries it."""
+    command: Annotated[list[Word], Field(min_length=1)]
+    """The program and its arguments, as in `command` of an action."""
+    success: ExitForm = ExitForm(exit=0)
+    """When the next step may begin; every other end stops the job, and the operation has failed."""
+    lock: Word | None = None
+    """Held while this step runs, not between two steps: `conflict_key` keeps others out for the whole job."""
+
+
 class CommandForm(DeclaredForm):
-    """An action that runs a command on a host."""
+    """An action that runs a command on a host, or several as the steps of one job."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["command"]}, {"required": ["steps"]}]})
 
     host: Word
-    command: Annotated[list[Word], Field(min_length=1)]
+    command: Annotated[list[Word] | None, Field(min_length=1)] = None
     """The program and its arguments. Each element is one word, whatever a placeholder in it is filled with."""
+    steps: Annotated[list[StepForm] | None, Field(min_length=1, max_length=STEPS_MAX)] = None
+    """Instead of `command`: commands that run one after the other, each with a record of its own on the host. After
+    a loss the job goes on at the first step without one; a step that has ended never runs again."""
     marker: Literal["runner", "command", "none"] | None = None
     """Who remembers on the host what ran: `runner` (default: at most once, can be asked for and fenced), `command`
     (your own status command tells of it), `none` (default of reads)."""
@@ -163,3 +191,12 @@ class CommandForm(DeclaredForm):
     """When the command counts as carried out; every other end is a failure."""
     reconcile: StatusCommandForm | None = None
     """Default with the runner: the runner itself."""
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        if self.command is None and self.steps is None:
+            raise problem("Nothing says what is run.", "Give “command”, or “steps” for several commands.")
+        if self.command is not None and self.steps is not None:
+            hint = "Remove one; a single command needs no steps."
+            raise problem("Give “command” or “steps”, not both.", hint, "steps")
+        return self

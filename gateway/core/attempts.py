@@ -6,6 +6,7 @@ from gateway.core.events import Begin, HeadSeen, Observed
 from gateway.core.judge import Judgement, Reading, judge
 from gateway.core.late import fail_there, late
 from gateway.core.repeat import Permission, may_repeat
+from gateway.core.steps import begun, shown_steps
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
 from gateway.model.evidence import Finding, Source
@@ -85,6 +86,8 @@ def _send(draft: Draft, event: Begin, rule: str | None) -> None:
         next_ms=None,
         looks=(),
     )
+    if draft.action.steps:
+        draft.change(steps=begun(draft.action, operation))
     draft.fact("attempt", attempt=number, fence=attempt.fence, rule=rule, request=operation.request_sha256)
 
 
@@ -143,7 +146,11 @@ def observed(draft: Draft, event: Observed) -> None:
         finding=finding.value,
         detail=judgement.reason,
     )
-    if draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN:
+    in_time = draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN
+    shown = shown_steps(draft.action, seen) if draft.action.steps and not draft.operation.final else ()
+    if shown and draft.keep_steps(shown, late=not in_time):
+        draft.contradict()
+    if in_time:
         draft.change(lease=None)
         _in_time(draft, event, judgement)
     else:

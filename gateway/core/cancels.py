@@ -10,7 +10,7 @@ from gateway.core.doubt import fenced
 from gateway.core.draft import Draft, observed_fields
 from gateway.core.events import CancelBegun, CancelObserved
 from gateway.core.fences import standing_after
-from gateway.core.reconcile.absence import known_to_service
+from gateway.core.reconcile.fence import place_speaks
 from gateway.core.transitions import IllegalMoveError
 from gateway.model.action import Action, Marker
 from gateway.model.evidence import Finding, Source
@@ -71,7 +71,7 @@ def cancel_observed(draft: Draft, event: CancelObserved) -> None:
         # The attempt itself is still to report.
         draft.move("cancel_seen", State.SENDING)
         return
-    if won and not known_to_service(operation):
+    if won and place_speaks(draft.action, operation):
         fenced(draft, "it was cancelled before it began")
         return
     if won:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from gateway.core.draft import Draft, sentence, undone_basis
 from gateway.core.events import Polled, Probed, Sighting
-from gateway.core.reconcile.absence import known_to_service, weigh
-from gateway.core.reconcile.fence import fence_may_stand, may_fence
+from gateway.core.reconcile.absence import weigh
+from gateway.core.reconcile.fence import fence_may_stand, may_fence, place_speaks
 from gateway.core.repeat import may_repeat, same_key_refusal
+from gateway.core.steps import never_ran
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
 from gateway.model.action import Resend
@@ -134,6 +135,8 @@ def probed(draft: Draft, event: Probed) -> None:
     if operation.final:
         _after_the_end(draft, sighting)
         return
+    if sighting.steps and draft.keep_steps(sighting.steps):
+        sighting = replace(sighting, finding=Finding.INCONCLUSIVE, contradiction=True)
     match sighting.finding:
         case Finding.EXECUTED_OK:
             reconcile = draft.action.reconcile
@@ -151,10 +154,12 @@ def probed(draft: Draft, event: Probed) -> None:
 def _speaks_for_all(draft: Draft) -> bool:
     """Whether "it failed" covers every attempt: only one may have run, or the service sees them as one operation.
 
+    So does a host of a step: every attempt means the same place there.
+
     The second holds only while the service remembers our value: a late copy that it no longer knows would run anew.
     """
     open_sends = [item for item in draft.operation.sends if item.standing in AMBIGUOUS_STANDINGS]
-    if len(open_sends) <= 1:
+    if len(open_sends) <= 1 or draft.action.steps:
         return True
     same_key = draft.action.resend is Resend.SAME_KEY
     return same_key and same_key_refusal(draft.action, draft.operation, draft.now) is None
@@ -173,7 +178,7 @@ def _failed_there(draft: Draft, event: str, sighting: Sighting) -> None:
 
 
 def _fence_found(draft: Draft, sighting: Sighting) -> None:
-    if not fence_may_stand(draft.operation) or known_to_service(draft.operation):
+    if not fence_may_stand(draft.operation) or not place_speaks(draft.action, draft.operation):
         # A tombstone that we never laid, or one where something of ours was seen before, proves nothing.
         _nothing_new(draft, replace(sighting, contradiction=True))
         return
@@ -183,6 +188,8 @@ def _fence_found(draft: Draft, sighting: Sighting) -> None:
 def fenced(draft: Draft, why: str) -> None:
     """It never ran and never will: the place where it would have shown is ours."""
     draft.settle_attempts(Standing.FENCED)
+    if draft.action.steps:
+        draft.change(steps=never_ran(draft.action, draft.operation))
     failure = Failure("not_executed", f"It was not executed and never will be: {why}.")
     draft.fail("fenced", "fence", Executed.NO, failure)
 
@@ -192,6 +199,10 @@ def _absent(draft: Draft, event: Probed) -> None:
     reconcile = action.reconcile
     if reconcile is None:
         raise IllegalMoveError(operation.state, "probe", "the action declares no look-up")
+    if action.steps and operation.state is State.IN_DOUBT and may_repeat(action, operation, now).allowed:
+        # Before a fence: the job goes on where it stands still.
+        _to_ready(draft, "repeat_allowed", event.sighting.wait_seconds)
+        return
     if may_fence(action, operation):
         draft.move("looked", State.IN_DOUBT, probes=operation.probes + 1, next_ms=now.wall_ms)
         mind_deadline(draft)

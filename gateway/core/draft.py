@@ -6,6 +6,7 @@ from typing import Any
 
 from adapters.contract import Observation
 from gateway.core.events import Fact
+from gateway.core.steps import in_part, merged
 from gateway.core.transitions import IllegalMoveError, permitted
 from gateway.model.action import Action
 from gateway.model.evidence import Evidence, Finding, Source
@@ -20,6 +21,7 @@ from gateway.model.operation import (
     Standing,
     State,
 )
+from gateway.model.step import StepSeen
 
 EVIDENCE_MAX = 200
 """Equal looks in a row are counted, so this bounds only ever-changing answers; the audit log keeps them all."""
@@ -188,6 +190,15 @@ class Draft:
         else:
             self.change(evidence=_trimmed((*seen, new)))
 
+    def keep_steps(self, shown: tuple[StepSeen, ...], *, late: bool = False) -> bool:
+        """Keep what is known of a job's steps, on record if it is news; true if it contradicts what was known."""
+        before = self.operation.steps
+        steps, contradicts = merged(before, shown, late=late)
+        if steps != before:
+            self.change(steps=steps)
+            self.fact("steps", steps=[{"name": item.name, "state": item.state, "exit": item.exit} for item in steps])
+        return contradicts
+
     def contradict(self) -> None:
         """Evidence contradicts the outcome, or itself. People are told once; the mark stays."""
         if not self.operation.contradicted:
@@ -201,6 +212,8 @@ class Draft:
 
     def fail(self, event: str, basis: str | None, executed: Executed, failure: Failure) -> None:
         """Take the arrow to failure, with what is known about execution."""
+        if self.action.steps:
+            executed, failure = in_part(self.operation, executed, basis, failure)
         self._end(event, State.FAILED, executed, basis, failure)
 
     def cancel(self, event: str, failure: Failure) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from adapters.contract import Observation
 from gateway.model.evidence import Finding
 from gateway.model.operation import Executed, Outcome
+from gateway.model.step import StepSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ class Sighting:
     """A wait that the service asked for; capped by the lifecycle."""
     contradiction: bool = False
     """The object found names our operation but is not what was asked for."""
+    steps: tuple[StepSeen, ...] = ()
+    """Of a job: every step as this look shows it; empty if it shows none."""
 
 
 @dataclass(frozen=True, slots=True)

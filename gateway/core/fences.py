@@ -3,8 +3,7 @@
 from gateway.core.doubt import cleared, fenced, look_interval, mind_deadline, watch_due
 from gateway.core.draft import Draft, observed_fields
 from gateway.core.events import FenceBegun, FenceObserved
-from gateway.core.reconcile.absence import known_to_service
-from gateway.core.reconcile.fence import fence_under_way, may_fence
+from gateway.core.reconcile.fence import fence_under_way, may_fence, place_speaks
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
 from gateway.model.evidence import Finding, Source
@@ -72,7 +71,7 @@ def standing_after(*, won: bool | None, nothing_left: bool) -> Standing:
 
 def _won(draft: Draft) -> None:
     operation = draft.operation
-    if operation.state in {State.IN_DOUBT, State.UNRESOLVED} and not known_to_service(operation):
+    if operation.state in {State.IN_DOUBT, State.UNRESOLVED} and place_speaks(draft.action, operation):
         fenced(draft, "the gateway took its place")
         return
     # The service knew the operation, and yet its place was empty: it may have run and been cleared away.

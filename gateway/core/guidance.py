@@ -6,8 +6,10 @@ Nothing that a caller submitted or a service answered is repeated here: these se
 from enum import StrEnum
 from math import ceil
 
+from gateway.core.steps import finished, steps_of
 from gateway.model.action import Action
 from gateway.model.operation import Executed, Operation, State
+from gateway.model.step import StepState, first_unfinished
 
 _DO_NOT = "Do not send it again, in this or another form"
 _TELL = "tell a person who can look at the service itself"
@@ -66,7 +68,7 @@ def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
                 f" {_contradiction(operation)}{_wait(operation, now_ms)}"
             )
         case State.IN_DOUBT:
-            return _in_doubt(operation, now_ms)
+            return _in_doubt(operation, action, now_ms)
         case State.UNRESOLVED:
             return _unresolved(operation, action)
         case State.SUCCEEDED:
@@ -95,6 +97,10 @@ def _in_seconds(operation: Operation, now_ms: int) -> str:
 def _ready(operation: Operation, action: Action, now_ms: int) -> str:
     if action.is_read and operation.sends:
         return f"There is no usable answer yet, and the gateway asks again by itself. {_wait(operation, now_ms)}"
+    if operation.ambiguous and action.steps:
+        return (
+            f"{_progress(operation, action)} {_DO_NOT}; ask for this operation again{_in_seconds(operation, now_ms)}."
+        )
     if operation.ambiguous:
         return (
             "An earlier attempt may have been carried out; the gateway repeats it under the same key, which the service"
@@ -109,7 +115,21 @@ def _contradiction(operation: Operation) -> str:
     return "What was seen contradicts itself, and people have been told. " if operation.contradicted else ""
 
 
-def _in_doubt(operation: Operation, now_ms: int) -> str:
+def _progress(operation: Operation, action: Action) -> str:
+    """How far a job has come, and what the gateway does about it. Names and numbers are the catalog's."""
+    done = finished(operation)
+    return (
+        f"{done} of its {len(action.steps)} steps {'has' if done == 1 else 'have'} finished so far. The gateway goes on"
+        " by itself at the first step that has not begun, and runs none of them twice."
+    )
+
+
+def _in_doubt(operation: Operation, action: Action, now_ms: int) -> str:
+    if action.steps:
+        return (
+            f"{_progress(operation, action)} Whether the next one was carried out is being asked for."
+            f" {_contradiction(operation)}{_DO_NOT}; ask for this operation again{_in_seconds(operation, now_ms)}."
+        )
     return (
         f"It may or may not have been carried out: no usable answer came back. {_contradiction(operation)}{_DO_NOT};"
         f" the gateway is asking the service, so ask for this operation again{_in_seconds(operation, now_ms)}."
@@ -117,6 +137,8 @@ def _in_doubt(operation: Operation, now_ms: int) -> str:
 
 
 def _unresolved(operation: Operation, action: Action) -> str:
+    if action.steps and not operation.superseded:
+        return _unresolved_job(operation, action)
     if operation.superseded:
         return (
             "It may have been carried out, and a person has put another operation in its place."
@@ -132,6 +154,30 @@ def _unresolved(operation: Operation, action: Action) -> str:
         f"It may have been carried out, and {searched}. {_contradiction(operation)}{_DO_NOT}: {_TELL}, for only a"
         " person can settle it or put another operation in its place."
     )
+
+
+def _unresolved_job(operation: Operation, action: Action) -> str:
+    steps = steps_of(action, operation)
+    index = first_unfinished(steps)
+    if index is None:
+        where = "Every step has finished, and that is not settled yet"
+    else:
+        where = f"Step {steps[index].name} ({index + 1} of {len(steps)}) {_WHERE[steps[index].state]}"
+    return (
+        f"{where}; the gateway could not find out in time. {_contradiction(operation)}{_DO_NOT}. A person looks at the"
+        f" host and settles it: gateway operations attest {operation.id} --outcome success|error --executed"
+        " yes|no|unknown --reason TEXT."
+    )
+
+
+_WHERE = {
+    StepState.LOST: "was begun, and the host has no record of its end",
+    StepState.RUNNING: "was still running when it was last seen",
+    StepState.NOT_BEGUN: "had not begun when the host was last asked",
+    StepState.NEVER_RAN: "never ran and never will",
+    StepState.FAILED: "has failed",
+    StepState.SENT: "may have begun",
+}
 
 
 def _alarm(operation: Operation) -> str | None:
@@ -172,6 +218,13 @@ def _failed(operation: Operation, action: Action) -> str:
         return _attested(operation)
     if action.is_read:
         return _failed_read(operation)
+    if operation.steps and operation.executed is not Executed.NO:
+        done = finished(operation)
+        return (
+            f"It was carried out in part and goes no further: {done} of its {len(action.steps)} steps"
+            f" {'has' if done == 1 else 'have'} finished; `steps` and its error say what became of each. Do not send"
+            " the same again, for it would begin at the first step; a person decides how to finish or undo it."
+        )
     if operation.executed is Executed.YES:
         return (
             "It was carried out at the service and failed there, so it may have left traces. Do not send the same"

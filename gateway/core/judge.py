@@ -147,12 +147,13 @@ def _declared(action: Action, operation: Operation, observation: Observation, re
     if _succeeded(action, answer, read.variables):
         return Judgement(Reading.SUCCESS, "the service's own answer", status)
     if read.hits(action.failed):
-        return _failed(status, read.setting)
+        # Of a job every attempt means the same places, so the record of a step speaks for all of them.
+        return _failed(status, alone=read.setting.alone or bool(action.steps))
     return None
 
 
-def _failed(status: int | None, setting: _Setting) -> Judgement:
-    if not setting.alone:
+def _failed(status: int | None, *, alone: bool) -> Judgement:
+    if not alone:
         # It speaks of this attempt only; another one may have run as well.
         return Judgement(Reading.DOUBT, f"it failed with {status}; another attempt may have run too", status)
     return Judgement(Reading.FAILED, f"it was carried out and failed with {status}", status)

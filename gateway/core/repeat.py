@@ -7,6 +7,7 @@ in gateway/README.md, "When may it be sent again?". A refusal always says why.
 from dataclasses import dataclass
 
 from gateway.core.reconcile.fence import fence_may_stand
+from gateway.core.steps import finished, standstill
 from gateway.model.action import Action, BindPlace, Fence, ReplayAfter5xx, Resend
 from gateway.model.operation import Attempt, Kind, Now, Operation, Standing
 
@@ -29,7 +30,8 @@ def may_repeat(action: Action, operation: Operation, now: Now) -> Permission:
     Whoever asks must still hold the operation: the fencing token is checked by the store's compare-and-set.
     """
     sends = operation.sends
-    if len(sends) >= action.attempts_max:
+    # What has brought a job on is no failed attempt: each step may be tried as often as a single command.
+    if len(sends) >= action.attempts_max + finished(operation):
         return Permission(allowed=False, rule=None, reason=f"all {action.attempts_max} attempts are used")
     if operation.recovery_ms is not None and now.wall_ms >= operation.recovery_ms:
         return Permission(allowed=False, rule=None, reason="the recovery deadline has passed")
@@ -79,6 +81,11 @@ def _while_ambiguous(action: Action, operation: Operation, now: Now) -> Permissi
         refusal = same_key_refusal(action, operation, now)
         if refusal is None:
             return Permission(allowed=True, rule="c", reason="the service deduplicates by our value")
+        return Permission(allowed=False, rule=None, reason=refusal)
+    if action.steps:
+        refusal = standstill(action, operation)
+        if refusal is None:
+            return Permission(allowed=True, rule="e", reason="the job stands still before a step that has not begun")
         return Permission(allowed=False, rule=None, reason=refusal)
     return Permission(allowed=False, rule=None, reason="an earlier attempt may have been carried out")
 

@@ -103,6 +103,8 @@ class Outbound:
             target = self._host_target(host)
         except Problem as problem:
             return self._unsent(problem.detail)
+        if action.steps:
+            return await self._through_steps(live, target, HostVerb(request.method), hooks, body_max_bytes)
         exchange = HostExchange(
             verb=HostVerb(request.method),
             argv=_words(request),
@@ -123,6 +125,36 @@ class Outbound:
         )
         hosts = present(self._hosts, "whoever serves actions on hosts has a way to them")
         return self._shaper.mask(await hosts.attempt(exchange, hooks))
+
+    async def _through_steps(
+        self, live: Live, target: HostTarget, verb: HostVerb, hooks: Hooks, body_max_bytes: int
+    ) -> Observation:
+        """One pass over a job's steps: each is a command of its own to the host, under a name of its own."""
+        operation, action = live.operation, live.action
+        host = present(action.service.host, "a job runs on a host")
+        words = [tuple(step["argv"]) for step in orjson.loads(live.request.body)["steps"]]
+        hosts = present(self._hosts, "whoever serves actions on hosts has a way to them")
+
+        async def ask(verb: HostVerb, index: int, known: StepSeen, seconds: float) -> Observation:
+            exchange = HostExchange(
+                verb=verb,
+                argv=words[index] if verb is HostVerb.RUN else (),
+                command=words[index],
+                target=target,
+                store=present(host.store, "a host that runs commands has a store"),
+                store_id=present(host.store_id, "a store has an identity"),
+                operation=f"{operation.id}.{known.name}",
+                attempt=known.marker,
+                attempts_max=action.attempts_max,
+                issued_ms=operation.begun_ms or operation.created_ms,
+                connect_seconds=action.deadlines.connect_seconds,
+                request_seconds=seconds,
+                body_max_bytes=body_max_bytes // len(words),
+                lock=action.steps[index].lock,
+            )
+            return self._shaper.mask(await hosts.attempt(exchange, hooks))
+
+        return await Stepping(live, ask, self._clock).go(verb)
 
     def _host_target(self, host: Host) -> HostTarget:
         return HostTarget(

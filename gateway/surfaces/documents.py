@@ -52,6 +52,14 @@ class EvidenceDocument(Document):
     attempt: int | None = None
 
 
+class StepDocument(Document):
+    """One command of a job of several, by the host's own record; what it printed stands in `result`."""
+
+    name: str
+    state: Literal["not_begun", "sent", "running", "succeeded", "failed", "lost", "never_ran"]
+    exit: int | None = None
+
+
 class ReconcileDocument(Document):
     """The authoritative look-up, and when the gateway asks next."""
 
@@ -134,6 +142,7 @@ class OperationDocument(Document):
     error: FailureDocument | None
     guidance: str
     next_step: NextStepName
+    steps: list[StepDocument] = Field(description="Of a job of several commands, in order; else empty.")
     attempts: list[AttemptDocument]
     evidence: list[EvidenceDocument]
     authorization: Authorization
@@ -226,6 +235,7 @@ class ActionDocument(Document):
     output_schema: Any = None
     hints: dict[str, bool]
     repeat: str = Field(description="What happens to a repeat, in one sentence.")
+    steps: list[str] = Field(description="Names of the commands that it runs one after the other, if several.")
     definition: str = Field(description="Digest of the definition that operations pin.")
 
 

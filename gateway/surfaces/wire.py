@@ -8,6 +8,7 @@ import orjson
 
 from gateway.core.guidance import guidance, next_step
 from gateway.core.judge import claim
+from gateway.core.steps import steps_of
 from gateway.engine.gateway import View, attest_digest
 from gateway.engine.keys import KeyLine
 from gateway.engine.vault import CredentialLine
@@ -62,6 +63,7 @@ def operation_document(view: View, *, now_ms: int) -> dict[str, Any]:
         "error": _failure(operation),
         "guidance": guidance(operation, view.action, now_ms=now_ms),
         "next_step": next_step(operation),
+        "steps": _steps(view) if view.action.steps else [],
         "attempts": [_attempt(item) for item in operation.attempts],
         "evidence": [_evidence(item) for item in operation.evidence],
         "authorization": {"rule": operation.rule, "approval": None},
@@ -130,6 +132,13 @@ def _reconcile(view: View) -> dict[str, Any] | None:
         return None
     due = None if operation.final else instant(operation.next_ms)
     return {"method": method, "path": path, "next_at": due, "probes": operation.probes_total}
+
+
+def _steps(view: View) -> list[dict[str, Any]]:
+    return [
+        {"name": item.name, "state": item.state.value, "exit": item.exit}
+        for item in steps_of(view.action, view.operation)
+    ]
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -73,6 +73,28 @@ For a command on a host the runner answers all three (`marker: runner`): it trav
 on the host but `sh`, remembers in the host's `store` what it was told to run, runs each attempt at most once, and can
 see to it that a late one never runs. A status command of your own (`reconcile.command`) may tell what became of it
 instead.
+
+## A job of several commands
+
+```yaml
+release.publish:
+  description: Bring a release into service.
+  effect: irreversible
+  host: web-1
+  input: {type: object, properties: {version: {type: string}}, required: [version], additionalProperties: false}
+  steps:
+    - {name: migrate, command: [/usr/local/bin/migrate-db, --to, "{version}"]}
+    - {name: restart, command: [/usr/bin/systemctl, restart, app], success: {exit: [0, 3]}}
+  conflict_key: release
+  deadlines: {request: 2m, recovery: 30m}
+```
+
+`steps` are one operation. They run in order, each at most once, and the next one begins when the one before has ended
+as its `success` says; otherwise the job stops there and has failed. If the session, the host or the gateway is lost on
+the way, the operation is unknown until the host has been asked; then it goes on at the first step of which the host
+holds no record. A step that was begun and left no record of its end (the host was restarted meanwhile) is never run
+again: the operation becomes unresolved, and a person settles it. `attempts_max` counts the tries of a job at one step;
+`deadlines.request` bounds one try, which may bring several steps on, and `deadlines.recovery` the whole.
 """
 
 _ORDER = (

@@ -37,8 +37,17 @@ def may_fence(action: Action, operation: Operation) -> bool:
         and operation.state is State.IN_DOUBT
         and any(item.standing in AMBIGUOUS_STANDINGS for item in operation.sends)
         and sum(1 for item in operation.attempts if item.kind is Kind.FENCE) < FENCES_MAX
-        and not known_to_service(operation)
+        and place_speaks(action, operation)
     )
+
+
+def place_speaks(action: Action, operation: Operation) -> bool:
+    """Whether an empty place proves that nothing ran: not where the service has known the operation before.
+
+    Each step of a job has a place of its own, and one that was ever filled and is empty now contradicts itself
+    (`core.steps.merged`); that other steps were seen at work says nothing about it.
+    """
+    return not operation.contradicted if action.steps else not known_to_service(operation)
 
 
 def fence_may_stand(operation: Operation) -> bool:

@@ -389,6 +389,8 @@ def show_action(
         f"[bold]{escape(document['name'])}[/]  {document['effect']}  service {escape(document['service'])}"
     )
     context.out.print(f"  {document['description']}\n  {document['repeat']}", markup=False)
+    if document["steps"]:
+        context.out.print(f"  steps: {', '.join(document['steps'])}", markup=False)
     properties = _properties(document)
     required = set(document["input_schema"].get("required", [])) if properties else set()
     rows = [

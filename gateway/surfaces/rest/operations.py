@@ -218,6 +218,7 @@ def action_document(action: Action) -> dict[str, object]:
             "openWorldHint": True,
         },
         "repeat": _repeat_sentence(action),
+        "steps": [step.name for step in action.steps],
         "definition": action.digest,
     }
 
@@ -225,6 +226,8 @@ def action_document(action: Action) -> dict[str, object]:
 def _repeat_sentence(action: Action) -> str:
     if action.is_read:
         return "A read: the gateway repeats it within its deadline."
+    if action.steps:
+        return "Each step runs at most once; after a loss the gateway goes on at the first one that has no record."
     match action.resend:
         case Resend.SAME_KEY:
             return "After a lost answer the gateway repeats it under the same value, which the service deduplicates."

@@ -118,6 +118,45 @@ def test_a_marker_of_the_commands_own_is_not_fenced() -> None:
     assert action.reconcile.absence is None
 
 
+def test_a_job_is_one_request_that_holds_the_words_of_every_step() -> None:
+    steps = """\
+    steps:
+      - {name: migrate, command: [migrate-db, "{version}"]}
+      - {name: restart, command: [restart, app], success: {exit: [0, 3]}, lock: app}
+"""
+    action = compiled((COMMAND, steps))
+
+    assert (action.marker, action.request.method) == (Marker.RUNNER, "RUN")
+    assert action.request.body == {
+        "steps": [
+            {"name": "migrate", "argv": ["migrate-db", "{version}"]},
+            {"name": "restart", "argv": ["restart", "app"]},
+        ]
+    }
+    assert [(step.name, step.lock) for step in action.steps] == [("migrate", None), ("restart", "app")]
+    ended = Answer(3, (("Exited", "3"),), {"phase": "exited"})
+    assert [matches(step.success, ended, {}) for step in action.steps] == [False, True]
+    assert compiled().steps == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "finding"),
+    [
+        ({"phase": "exited", "finished": True}, 3, Finding.EXECUTED_OK),
+        ({"phase": "exited", "finished": False}, 0, Finding.EXECUTED_FAILED),
+        ({"phase": "running", "finished": False}, 0, Finding.IN_PROGRESS),
+        ({"phase": "absent", "finished": False}, 0, Finding.ABSENT),
+        ({"phase": "lost", "finished": False}, 0, None),
+        ({"phase": "fenced", "finished": False, "reason": "fence"}, 0, Finding.FENCED),
+        ({"phase": "fenced", "finished": False, "reason": "lock_busy"}, 0, Finding.EXECUTED_FAILED),
+    ],
+)
+def test_a_job_has_succeeded_only_when_every_step_has(
+    body: dict[str, Any], status: int, finding: Finding | None
+) -> None:
+    assert told(compiled((COMMAND, "    steps: [{name: only, command: [x]}]\n")), body, status) is finding
+
+
 def test_a_read_is_probed() -> None:
     action = compiled((EFFECT, "    effect: read\n"), ('    conflict_key: "migrate:{version}"\n', ""))
 

@@ -17,7 +17,7 @@ MISTAKES = [
     ("    service: api\n", f"    service: api\n    host: web-1 {H}\n", "no field “host”", "Known here: accepted"),
     ("services:\n", f"hosts: 5 {H}\nservices:\n", "“hosts” is a mapping", "a name and a colon"),
     (BIND, f"{BIND}    marker: runner {H}\n", "no field “marker”", "Known here: accepted"),
-    (BIND, f"{BIND}    steps: [] {H}\n", "“steps” arrives with commands in steps", "Remove it"),
+    (BIND, f"{BIND}    steps: [] {H}\n", "no field “steps”", "Known here: accepted"),
     (BIND, f"{BIND}    approval: {{required: true}} {H}\n", "“approval” arrives with approvals", "Remove it"),
     (BIND, f"{BIND}    preview: {{}} {H}\n", "“preview” arrives with approvals", "Remove it"),
     (BIND, f"{BIND}    ask: x {H}\n", "“ask” arrives with approvals", "Remove it"),

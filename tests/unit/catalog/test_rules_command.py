@@ -2,7 +2,21 @@
 
 import pytest
 
-from tests.unit.catalog.commands import COMMAND, CONFLICT, EFFECT, STATUS, STORE, STORE_ID, H, compiled, told
+from gateway.catalog.schema_hosts import STEPS_MAX
+from tests.unit.catalog.commands import (
+    COMMAND,
+    CONFLICT,
+    EFFECT,
+    STATUS,
+    STORE,
+    STORE_ID,
+    H,
+    changed,
+    checked,
+    compiled,
+    told,
+)
+from tests.unit.catalog.examples import marked_line
 
 READ = "    effect: read\n"
 UNKNOWN = "    unknown_accepted: true\n    reason: A person looks.\n"
@@ -47,6 +61,35 @@ WRONG = [
         "",
     ),
 ]
+STEPS = """\
+    steps:
+      - name: migrate
+        command: [/usr/local/bin/migrate-db, --to, "{version}"]
+      - name: restart
+        command: [/usr/bin/systemctl, restart, app]
+        success: {exit: [0, 3]}
+        lock: app
+"""
+STEP_MISTAKES = [
+    ("name: restart\n", f"name: Migrate {H}\n", "Step 1 has the name", "its own"),
+    ("name: restart\n", f"name: re start {H}\n", "no name of a step", "40 letters"),
+    ("name: restart\n", f'name: "" {H}\n', "no name of a step", "40 letters"),
+    ("name: restart\n", f"name: {'x' * 41} {H}\n", "no name of a step", "40 letters"),
+    ("name: restart\n        ", "", "“name” is missing", "Add it"),
+    ("        command: [/usr/bin/systemctl, restart, app]\n", "", "“command” is missing", "Add it"),
+    ("[/usr/bin/systemctl, restart, app]", f"[] {H}", "at least 1 entry", ""),
+    ("[/usr/bin/systemctl, restart, app]", f'["{{version}}"] {H}', "where the program is named", "Name the program"),
+    ("[/usr/bin/systemctl, restart, app]", f'[x, "{{note}}"] {H}', "“note” is optional", "“required”"),
+    ("[/usr/bin/systemctl, restart, app]", f'[sh, -c, "x {{version}}"] {H}', "inside a script", "Write $1"),
+    ("{exit: [0, 3]}", f"{{exit: 256}} {H}", "no exit status", "0 to 255"),
+    ("{exit: [0, 3]}", f"{{path: 'a['}} {H}", "no JMESPath", "stdout.text"),
+    ("lock: app\n", f"lock: a b {H}\n", "no name of a lock", "deploy"),
+    ("lock: app\n", f"marker: runner {H}\n", "no field “marker”", "Known here: command"),
+    ("    steps:\n", f"    success: {{exit: 0}} {H}\n    steps:\n", "Each step has its own “success”", "at the step"),
+    ("    steps:\n", f"    lock: app {H}\n    steps:\n", "held by one command", "conflict_key"),
+    ("    steps:\n", f"    marker: runner {H}\n    steps:\n", "has the runner's marker", "Remove"),
+    ("    steps:\n", f"    reads: {{}} {H}\n    steps:\n", "describes actions of effect read", "Remove"),
+]
 STATUS_MISTAKES = [
     ('equals: "{operation_id}"', f'equals: "{{version}}"}} {H}\n#', "cannot tell the operation", "identify: state"),
     (
@@ -90,6 +133,35 @@ def test_success_by_state_needs_a_conflict_key() -> None:
 
 def test_a_command_that_is_asked_for_by_an_id_must_have_seen_it() -> None:
     told(COMMAND, f"{COMMAND}    marker: command\n{STATUS}", "never sees the operation's id", "Give {operation_id}")
+
+
+@pytest.mark.parametrize(("old", "new", "words", "hint"), STEP_MISTAKES)
+def test_each_mistake_of_a_job_is_told_at_its_line_with_a_hint(old: str, new: str, words: str, hint: str) -> None:
+    assert STEPS.count(old) == 1
+    told(COMMAND, STEPS.replace(old, new), words, hint)
+
+
+def test_an_action_has_a_command_or_steps_and_never_both_or_neither() -> None:
+    told(COMMAND, COMMAND + STEPS.replace("steps:", f"steps: {H}"), "“command” or “steps”, not both", "Remove one")
+    told(COMMAND, "", "Nothing says what is run", "“steps” for several commands")
+
+
+def test_a_job_has_some_steps_and_not_too_many() -> None:
+    many = "".join(f"      - {{name: s{number}, command: [x]}}\n" for number in range(STEPS_MAX + 1))
+
+    told(COMMAND, f"    steps: [] {H}\n", "at least 1 entry", "")
+    told(COMMAND, f"    steps: {H}\n{many}", f"at most {STEPS_MAX} entries", "")
+    assert len(compiled((COMMAND, f"    steps:\n{many.rpartition('      -')[0]}")).steps) == STEPS_MAX
+
+
+def test_a_read_has_no_steps() -> None:
+    text = changed((EFFECT + "    host", f"    effect: read {H}\n    host"), (COMMAND, STEPS), (CONFLICT, ""))
+    (found,) = checked(text).mistakes
+    assert (found.line, found.detail) == (marked_line(text), "A read has no steps.")
+
+
+def test_a_status_command_belongs_to_a_single_command() -> None:
+    told(COMMAND, STEPS + STATUS.replace("reconcile:", f"reconcile: {H}"), "itself tells of each step", "Remove it")
 
 
 def test_a_read_has_no_marker() -> None:
