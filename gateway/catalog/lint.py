@@ -8,6 +8,7 @@ from typing import Final
 from gateway.catalog import rules_command, rules_form, rules_hosts, rules_personal, rules_promise, rules_request
 from gateway.catalog.compile import compile_definition, definition_of
 from gateway.catalog.compile_command import command_definition
+from gateway.catalog.declared_hosts import BUILT_IN, DeclaredHosts
 from gateway.catalog.finding import CommandSubject, Finding, Subject
 from gateway.catalog.load import Entry, FormT, Loaded, load, read_folder
 from gateway.catalog.mistake import Mistake, MistakesError, did_you_mean
@@ -69,6 +70,8 @@ def check(files: Mapping[str, bytes]) -> Checked:
         mistakes += _at(host, rules_hosts.host_rules(name, host.form, loaded))
     definitions: list[bytes] = []
     for name, entry in loaded.actions.items():
+        if name in BUILT_IN:
+            mistakes.append(entry.mistake((), f"“{name}” is an action of the gateway's own.", "Choose another name."))
         definition, found = _declared(name, entry, loaded)
         mistakes += found
         if definition is not None:
@@ -76,7 +79,8 @@ def check(files: Mapping[str, bytes]) -> Checked:
     told = tuple(sorted(set(mistakes)))
     if any(not mistake.warning for mistake in told):
         return Checked(told, None)
-    return Checked(told, Catalog(definitions))
+    hosts = DeclaredHosts({name: entry.form for name, entry in loaded.hosts.items()})
+    return Checked(told, Catalog(definitions, hosts))
 
 
 def _declared(

@@ -1,0 +1,107 @@
+"""A store kept in order by commands that have a record of their own: what each does, refuses, and says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.ssh.runner_call import Verb
+from adapters.ssh.runner_command import command_of
+from adapters.ssh.runner_wire import Answer, RemotePhase
+from adapters.ssh.upkeep import upkeep_words
+from tests.unit.adapters.remote_host import ISSUED, SHELLS, Host
+
+LATE = ISSUED + 1_000
+
+
+@pytest.fixture(params=SHELLS)
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
+    made = Host(tmp_path, request.param)
+    made.init()
+    return made
+
+
+def kept(host: Host, verb: str, nth: int = 1, **values: Any) -> Answer:
+    """Run one as the operation `up_NTH`, issued later than everything else."""
+    name = f"up_{nth}"
+    assert host.store_id is not None
+    words = [
+        word.format(operation_id=name, **values) if "{" in word else word
+        for word in upkeep_words(verb, host.store, host.store_id)
+    ]
+    return host.ask(Verb.RUN, name, command=command_of(words), issued_ms=LATE)
+
+
+def said(answer: Answer) -> list[dict[str, Any]]:
+    assert answer.out is not None
+    assert answer.out.gap == 0
+    lines = (answer.out.head + answer.out.tail).decode().splitlines()
+    return [json.loads(line.partition("{")[1] + line.partition("{")[2]) for line in lines if line.startswith("@gw1")]
+
+
+def test_a_fence_closes_every_attempt_of_an_operation(host: Host) -> None:
+    done = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=3)
+
+    assert (done.phase, done.fields["exit"]) == (RemotePhase.EXITED, 0)
+    assert [(item["attempt"], item["phase"]) for item in said(done)] == [(1, "fenced"), (2, "fenced"), (3, "fenced")]
+    for attempt in (1, 2, 3):
+        assert host.ask(Verb.RUN, attempt=attempt).phase is RemotePhase.FENCED
+    assert host.executions() == 0
+
+
+def test_what_ran_is_not_fenced_and_says_so(host: Host) -> None:
+    host.ask(Verb.RUN)
+    done = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=3)
+
+    assert done.fields["exit"] == 3
+    assert [(item["attempt"], item["phase"], item["exit"]) for item in said(done)] == [(1, "exited", 0)]
+    assert host.executions() == 1
+
+
+def test_the_same_operation_again_does_nothing_again(host: Host) -> None:
+    first = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=1)
+    again = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=1)
+
+    assert (again.phase, again.fields["began"], again.out) == (RemotePhase.EXITED, first.fields["began"], first.out)
+
+
+def test_a_lock_left_by_the_dead_is_set_aside_and_that_of_the_living_is_not(host: Host) -> None:
+    host.runner = host.at_step("begun", "kill -KILL $$")
+    host.ask(Verb.RUN, "op_dead", lock="web", lock_seconds=600)
+    host.runner = Host.changed(host, {})
+    assert host.ask(Verb.LOCK, lock="web").fields["state"] == "held"
+
+    stale = kept(host, "unlock", 1, lock="web", number=2)
+    assert (stale.fields["exit"], [item["reason"] for item in said(stale)]) == (3, ["lock_changed"])
+    done = kept(host, "unlock", 2, lock="web", number=1)
+    assert (done.fields["exit"], said(done)[0]["state"]) == (0, "free")
+
+    waits = command_of(["sh", "-c", f"until [ -e {host.folder}/go ]; do sleep 0.05; done"])
+    running = host.call(Verb.RUN, "op_alive", command=waits, lock="web", lock_seconds=600, follow_seconds=1)
+    assert host.finish(host.begin(running), running) is not None
+    alive = kept(host, "unlock", 3, lock="web", number=2)
+    assert (alive.fields["exit"], [item["reason"] for item in said(alive)]) == (3, ["lock_holder_alive"])
+    (host.folder / "go").touch()
+
+
+def test_what_is_settled_below_the_floor_is_forgotten_and_a_late_copy_refused(host: Host) -> None:
+    host.ask(Verb.RUN)
+    done = kept(host, "collect", before_ms=ISSUED)
+
+    assert (done.fields["exit"], said(done)[0]["removed"], said(done)[0]["floor"]) == (0, 1, ISSUED)
+    assert host.ask(Verb.STATUS).fields["authoritative"] is False
+    assert host.ask(Verb.RUN).reason == "below_gc_floor"
+    assert host.executions() == 1
+    # Its own record outlives it: it was issued later.
+    assert host.ask(Verb.STATUS, "up_1", issued_ms=LATE).phase is RemotePhase.EXITED
+
+
+def test_a_host_whose_runner_is_gone_says_so(host: Host) -> None:
+    assert host.store_id is not None
+    words = [*upkeep_words("collect", host.store, host.store_id)]
+    words = [word.format(operation_id="up_1", before_ms=5) if "{" in word else word for word in words]
+    words[6] = f"{host.store}/bin/gone"
+    done = host.ask(Verb.RUN, "up_1", command=command_of(words), issued_ms=LATE)
+
+    assert (done.phase, done.fields["exit"]) == (RemotePhase.EXITED, 4)
