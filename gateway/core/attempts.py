@@ -1,5 +1,6 @@
 """The part of the lifecycle in which something is sent: begin, and what the attempt's own observation leads to."""
 
+from adapters.contract import Observation
 from gateway.core.doubt import give_up, look_ahead, resend_due, wake
 from gateway.core.draft import Draft, observed_fields, sentence, undone_basis
 from gateway.core.events import Begin, HeadSeen, Observed
@@ -126,6 +127,9 @@ def observed(draft: Draft, event: Observed) -> None:
     attempt = draft.unseen(event.attempt, Kind.SEND)
     seen = event.observation
     judgement = judge(draft.action, draft.operation, event.attempt, seen, event.variables)
+    in_time = draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN
+    if draft.action.steps and _contradicts_steps(draft, seen, late=not in_time):
+        judgement = Judgement(Reading.DOUBT, "a step that was seen on the host is not there any more")
     draft.set_attempt(event.attempt, status=judgement.status, **observed_fields(attempt, seen, draft.now))
     finding = Finding.IN_PROGRESS if judgement.in_progress else _FINDINGS[judgement.reading]
     draft.gather(Source.ATTEMPT, finding, judgement.reason, attempt=event.attempt)
@@ -146,15 +150,19 @@ def observed(draft: Draft, event: Observed) -> None:
         finding=finding.value,
         detail=judgement.reason,
     )
-    in_time = draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN
-    shown = shown_steps(draft.action, seen) if draft.action.steps and not draft.operation.final else ()
-    if shown and draft.keep_steps(shown, late=not in_time):
-        draft.contradict()
     if in_time:
         draft.change(lease=None)
         _in_time(draft, event, judgement)
     else:
         late(draft, attempt, judgement)
+
+
+def _contradicts_steps(draft: Draft, seen: Observation, *, late: bool) -> bool:
+    shown = () if draft.operation.final else shown_steps(draft.action, seen)
+    if not shown or not draft.keep_steps(shown, late=late):
+        return False
+    draft.contradict()
+    return True
 
 
 def _in_time(draft: Draft, event: Observed, judgement: Judgement) -> None:

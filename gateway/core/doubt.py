@@ -10,7 +10,7 @@ from gateway.core.events import Polled, Probed, Sighting
 from gateway.core.reconcile.absence import weigh
 from gateway.core.reconcile.fence import fence_may_stand, may_fence, place_speaks
 from gateway.core.repeat import may_repeat, same_key_refusal
-from gateway.core.steps import never_ran
+from gateway.core.steps import finished, never_ran
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
 from gateway.model.action import Resend
@@ -74,7 +74,9 @@ def _to_ready(draft: Draft, event: str, asked_seconds: float | None) -> None:
 
 def resend_due(draft: Draft, asked_seconds: float | None) -> int:
     """When the next attempt may be begun, wall clock: a short backoff, or what the service asked for, capped."""
-    delay = backoff_seconds(RESEND_INTERVAL_SECONDS, max(len(draft.operation.sends) - 1, 0), draft.now)
+    # An attempt that brought a job on is none that failed.
+    failed = len(draft.operation.sends) - finished(draft.operation)
+    delay = backoff_seconds(RESEND_INTERVAL_SECONDS, max(failed - 1, 0), draft.now)
     return due_ms(draft.now, delay, asked_seconds=asked_seconds, deadline_ms=draft.operation.recovery_ms)
 
 

@@ -98,9 +98,7 @@ def _ready(operation: Operation, action: Action, now_ms: int) -> str:
     if action.is_read and operation.sends:
         return f"There is no usable answer yet, and the gateway asks again by itself. {_wait(operation, now_ms)}"
     if operation.ambiguous and action.steps:
-        return (
-            f"{_progress(operation, action)} {_DO_NOT}; ask for this operation again{_in_seconds(operation, now_ms)}."
-        )
+        return _progress(operation, action, now_ms)
     if operation.ambiguous:
         return (
             "An earlier attempt may have been carried out; the gateway repeats it under the same key, which the service"
@@ -115,21 +113,19 @@ def _contradiction(operation: Operation) -> str:
     return "What was seen contradicts itself, and people have been told. " if operation.contradicted else ""
 
 
-def _progress(operation: Operation, action: Action) -> str:
-    """How far a job has come, and what the gateway does about it. Names and numbers are the catalog's."""
+def _progress(operation: Operation, action: Action, now_ms: int) -> str:
+    """How far a job has come, and what the gateway does about it. The numbers are all that is told of it."""
     done = finished(operation)
     return (
-        f"{done} of its {len(action.steps)} steps {'has' if done == 1 else 'have'} finished so far. The gateway goes on"
-        " by itself at the first step that has not begun, and runs none of them twice."
+        f"{done} of its {len(action.steps)} steps {'has' if done == 1 else 'have'} finished so far, and the gateway"
+        f" goes on by itself at the first one that has not begun. {_contradiction(operation)}{_DO_NOT}; the host is"
+        f" being asked, so ask for this operation again{_in_seconds(operation, now_ms)}."
     )
 
 
 def _in_doubt(operation: Operation, action: Action, now_ms: int) -> str:
     if action.steps:
-        return (
-            f"{_progress(operation, action)} Whether the next one was carried out is being asked for."
-            f" {_contradiction(operation)}{_DO_NOT}; ask for this operation again{_in_seconds(operation, now_ms)}."
-        )
+        return _progress(operation, action, now_ms)
     return (
         f"It may or may not have been carried out: no usable answer came back. {_contradiction(operation)}{_DO_NOT};"
         f" the gateway is asking the service, so ask for this operation again{_in_seconds(operation, now_ms)}."
@@ -164,9 +160,8 @@ def _unresolved_job(operation: Operation, action: Action) -> str:
     else:
         where = f"Step {steps[index].name} ({index + 1} of {len(steps)}) {_WHERE[steps[index].state]}"
     return (
-        f"{where}; the gateway could not find out in time. {_contradiction(operation)}{_DO_NOT}. A person looks at the"
-        f" host and settles it: gateway operations attest {operation.id} --outcome success|error --executed"
-        " yes|no|unknown --reason TEXT."
+        f"{where}. {_contradiction(operation)}{_DO_NOT}: a person looks at the host and settles it with gateway"
+        f" operations attest {operation.id} --outcome success|error --executed yes|no|unknown --reason TEXT."
     )
 
 

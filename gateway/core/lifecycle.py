@@ -96,6 +96,8 @@ def _restored(draft: Draft, _event: Restored) -> None:
         recovery_ms=operation.recovery_ms or now.wall_ms + int(draft.action.deadlines.recovery_seconds * 1000),
         lease=None,
         looks=(),
+        # What is known of a job is as old as the image; only a look tells where it stands.
+        steps=(),
     )
     draft.saw(Source.RESTART, Finding.INCONCLUSIVE, "the store was restored; it may have been sent since the backup")
     draft.move("restored", State.IN_DOUBT)

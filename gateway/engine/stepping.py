@@ -11,10 +11,9 @@ Steps that have a record are only ever asked for.
 
 from collections.abc import Awaitable, Callable
 
-from adapters.contract import HostVerb, Observation
+from adapters.contract import Clock, HostVerb, Observation
 from gateway.core.job import Asked, observe_job
 from gateway.core.steps import read_step, steps_of
-from gateway.engine.clock import Clock
 from gateway.engine.live import Live
 from gateway.model.step import StepSeen, StepState
 

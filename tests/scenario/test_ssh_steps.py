@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from tests.scenario.kit import Document, Home
-from tests.scenario.ssh_kit import DEADLINES, INPUT, hosted
+from tests.scenario.kit import INPUT, Document, Home
+from tests.scenario.ssh_kit import DEADLINES, hosted
 
 NAME = "v7"
 

@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from adapters.contract import HostVerb
 from gateway.core.events import Cancelled, DeadlinePassed, Followed, HeadSeen, Polled, Sighting
 from gateway.core.guidance import Next, guidance, next_step
 from gateway.model.evidence import Finding
@@ -34,6 +35,7 @@ from tests.unit.core.builders import (
     read,
     statuses,
 )
+from tests.unit.core.jobs import JobStory, MemoryHost, at, job
 from tests.unit.core.stories import (
     ATTEST_ERROR,
     ATTEST_SUCCESS,
@@ -52,6 +54,13 @@ from tests.unit.core.stories import (
 
 def _poll(story: Story, finding: Finding) -> Story:
     return story.tell(Polled(Sighting(finding, "seen"), story.now.wall_ms))
+
+
+def _lost_step() -> Story:
+    host = at(HostVerb.RUN, "migrate", "after")
+    story = JobStory.on(host).run_attempt()
+    host.records["migrate", 1] = "lost"
+    return story.probe().wait(400).tell(DeadlinePassed())
 
 
 def _superseded() -> Story:
@@ -98,6 +107,16 @@ SITUATIONS: dict[str, Callable[[], Story]] = {
     "unresolved, no look-up": lambda: plain().in_doubt(),
     "unresolved, contradicted": lambda: unresolved().look(Finding.INCONCLUSIVE, contradiction=True),
     "unresolved, superseded": _superseded,
+    "a job in doubt": lambda: JobStory.on(at(HostVerb.RUN, "restart", "before")).run_attempt(),
+    "a job about to go on": lambda: JobStory.on(at(HostVerb.RUN, "restart", "before")).run_attempt().probe(),
+    "a job unresolved, a step lost": _lost_step,
+    "a job unresolved before a step": lambda: (
+        JobStory.on(at(HostVerb.RUN, "migrate", "before")).run_attempt().wait(400).probe()
+    ),
+    "a job failed in part": lambda: JobStory.on(MemoryHost(exits={"migrate": 3})).run_attempt(),
+    "a job of which nothing ran": lambda: (
+        JobStory.on(at(HostVerb.RUN, "backup", "before"), replace(job(), attempts_max=1)).run_attempt().probe().fence()
+    ),
     "succeeded by its answer": lambda: plain().send(answer(201)),
     "succeeded, answer of the wrong form": _bad_output,
     "succeeded by its handle": lambda: _poll(accepted(), Finding.EXECUTED_OK),

@@ -20,6 +20,7 @@ from gateway.model.operation import (
     Standing,
     State,
 )
+from gateway.model.step import StepSeen
 from gateway.store import sqlite, statements
 from gateway.store.codec import OPERATION_COLUMNS, decode, encode, encode_life, outcome_of, raw_id, short_hash
 from gateway.store.inloop import Medium
@@ -38,6 +39,7 @@ operations = st.builds(
     attempts=st.lists(st.builds(Attempt), max_size=3).map(tuple),
     evidence=st.lists(st.builds(Evidence), max_size=3).map(tuple),
     looks=st.lists(st.builds(Look), max_size=3).map(tuple),
+    steps=st.lists(st.builds(StepSeen), max_size=3).map(tuple),
     lease=st.none() | st.builds(Lease),
     handle=st.none() | st.builds(Handle),
     failure=st.none() | st.builds(Failure),
