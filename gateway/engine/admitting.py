@@ -45,6 +45,7 @@ class Admissions:
                 "rule": operation.rule,
                 "session": passage.principal.key_id,
                 "trace": operation.trace_id,
+                **(passage.noted or {}),
             },
         )
         body = self._journal.body(operation, fact.fields)

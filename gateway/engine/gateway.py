@@ -1,8 +1,9 @@
 """The gateway as every door sees it: submit, read, wait, reconcile, cancel, attest. Doors translate, this decides."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -24,7 +25,7 @@ from gateway.engine.ports import Definitions, Points
 from gateway.engine.recovery import Recovery
 from gateway.engine.revive import Revival
 from gateway.engine.subjects import Subjects
-from gateway.engine.submit import Passage, Request, Submissions, gone, is_known, refusal
+from gateway.engine.submit import Passage, Request, Submissions, gone, is_known, live_of, refusal
 from gateway.model.action import Action
 from gateway.model.operation import Executed, Operation, Outcome, Receipt, State
 from gateway.model.principal import Deed, Principal
@@ -34,6 +35,8 @@ from gateway.store.port import Filter, PayloadKind, Record, Store, StoreUnknown,
 log = structlog.get_logger(__name__)
 
 RUN_OPERATIONS_MAX = 1000
+BUILT_IN_RULE = "built-in"
+"""In place of an access rule, where people do what is theirs to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +95,26 @@ class Gateway:
         Returns as soon as the operation is durable; use `wait` for its outcome. Raises Problem before anything left.
         """
         passage = await self._submissions.run(principal, request)
-        live = Live(
-            operation=present(passage.operation, "a candidate was made"),
-            action=passage.found,
-            arguments=request.arguments,
-            request=present(passage.rendered, "a request was rendered"),
-            filled=passage.variables,
-        )
-        return await self._admit(principal, passage, live)
+        return await self._admit(principal, passage, live_of(passage))
+
+    async def submit_built_in(
+        self,
+        principal: Principal,
+        action: Action,
+        arguments: Mapping[str, Any],
+        *,
+        key: str | None,
+        noted: Mapping[str, Any],
+    ) -> View:
+        """Like `submit`, for an action of the gateway's own: for people, by whatever the access rules say of callers.
+
+        `noted` goes on record with its admission.
+        """
+        require_deed(principal, Deed.ADMINISTER)
+        request = Request(action.name, dict(arguments), key=key)
+        passage = Passage(principal, request, action=action, rule=BUILT_IN_RULE, noted=noted)
+        await self._submissions.built_in(passage)
+        return await self._admit(principal, passage, live_of(passage))
 
     async def _admit(self, principal: Principal, passage: Passage, live: Live) -> View:
         action, candidate = live.action, live.operation

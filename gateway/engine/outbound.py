@@ -27,6 +27,22 @@ SIGNAL = "Signal"
 """Header of a cancel: what it sends to a command that has begun."""
 
 
+def target_of_host(host: Host, credentials: Credentials) -> HostTarget:
+    """The host with its credential, and each host on the way to it with its own. Raises Problem(credential_missing)."""
+    return HostTarget(
+        name=host.name,
+        address=host.address,
+        port=host.port,
+        user=host.user,
+        credential=credentials.secret_for(host.credential, host.origin),
+        host_keys=host.host_keys,
+        host_authorities=host.host_authorities,
+        revoked_keys=host.revoked_keys,
+        allow_private=host.allow_private,
+        jump=None if host.jump is None else target_of_host(host.jump, credentials),
+    )
+
+
 def target_of(action: Action) -> HttpTarget:
     """Where the action's exchanges may go: fixed by its service definition."""
     service = action.service
@@ -100,7 +116,7 @@ class Outbound:
     ) -> Observation:
         operation, action = live.operation, live.action
         try:
-            target = self._host_target(host)
+            target = target_of_host(host, self._credentials)
         except Problem as problem:
             return self._unsent(problem.detail)
         if action.steps:
@@ -155,20 +171,6 @@ class Outbound:
             return self._shaper.mask(await hosts.attempt(exchange, hooks))
 
         return await Stepping(live, ask, self._clock).go(verb)
-
-    def _host_target(self, host: Host) -> HostTarget:
-        return HostTarget(
-            name=host.name,
-            address=host.address,
-            port=host.port,
-            user=host.user,
-            credential=self._credentials.secret_for(host.credential, host.origin),
-            host_keys=host.host_keys,
-            host_authorities=host.host_authorities,
-            revoked_keys=host.revoked_keys,
-            allow_private=host.allow_private,
-            jump=None if host.jump is None else self._host_target(host.jump),
-        )
 
     def _unsent(self, summary: str) -> Observation:
         wall_ms = self._clock.wall_ms()

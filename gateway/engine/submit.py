@@ -18,6 +18,7 @@ from gateway.core.strictjson import canonical
 from gateway.core.template import Rendered, render_request
 from gateway.engine.chance import Ids
 from gateway.engine.clock import Clock
+from gateway.engine.live import Live
 from gateway.engine.ports import Definitions
 from gateway.engine.revive import pack_request
 from gateway.model.action import Action
@@ -54,6 +55,8 @@ class Passage:
     rendered: Rendered | None = None
     variables: dict[str, Any] | None = None
     payloads: dict[str, bytes] = field(default_factory=dict)
+    noted: Mapping[str, Any] | None = None
+    """What else goes on record with its admission."""
 
     @property
     def found(self) -> Action:
@@ -113,6 +116,15 @@ class Submissions:
         for step in self.steps:
             await step(passage)
         return passage
+
+    async def built_in(self, passage: Passage) -> None:
+        """Take an action of the gateway's own through the steps that remain: who may run it was asked before."""
+        if passage.request.key is not None:
+            check_key(passage.request.key)
+        await self._safety(passage)
+        self._gate.check_quarantine(passage.found)
+        await self._input(passage)
+        await self._candidate(passage)
 
     async def _context(self, passage: Passage) -> None:
         request = passage.request
@@ -191,6 +203,17 @@ class Submissions:
             supersedes=request.supersedes,
             rule=passage.rule,
         )
+
+
+def live_of(passage: Passage) -> Live:
+    """What a candidate's submission has come to, as the driver takes it."""
+    return Live(
+        operation=present(passage.operation, "a candidate was made"),
+        action=passage.found,
+        arguments=passage.request.arguments,
+        request=present(passage.rendered, "a request was rendered"),
+        filled=passage.variables,
+    )
 
 
 def _render(action: Action, variables: Mapping[str, Any]) -> Rendered:

@@ -31,6 +31,7 @@ class Code(StrEnum):
     CREDENTIAL_MISSING = "credential_missing"
     TARGET_REFUSED = "target_refused"
     TOO_MANY_REQUESTS = "too_many_requests"
+    HOST_UNAVAILABLE = "host_unavailable"
     AUDIT_UNAVAILABLE = "audit_unavailable"
     STORE_UNAVAILABLE = "store_unavailable"
     QUARANTINED = "quarantined"
@@ -68,6 +69,7 @@ CODES: Mapping[Code, CodeInfo] = {
     Code.CREDENTIAL_MISSING: CodeInfo(409, "The action's credential is not in the vault", retryable=False),
     Code.TARGET_REFUSED: CodeInfo(422, "The request would leave its declared target", retryable=False),
     Code.TOO_MANY_REQUESTS: CodeInfo(429, "Too many requests are under way", retryable=True),
+    Code.HOST_UNAVAILABLE: CodeInfo(502, "The host gave no usable answer; nothing was changed", retryable=False),
     Code.AUDIT_UNAVAILABLE: CodeInfo(503, "The audit log cannot take a record; nothing was sent", retryable=True),
     Code.STORE_UNAVAILABLE: CodeInfo(503, "The store's answer was lost; ask by key", retryable=False),
     Code.QUARANTINED: CodeInfo(503, "The store was restored; writes wait for an operator", retryable=False),
