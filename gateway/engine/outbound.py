@@ -1,5 +1,7 @@
 """The one function through which a request of any kind leaves: credential joined last, answer masked first."""
 
+from dataclasses import replace
+
 import orjson
 
 from adapters.contract import (
@@ -119,8 +121,6 @@ class Outbound:
             target = target_of_host(host, self._credentials)
         except Problem as problem:
             return self._unsent(problem.detail)
-        if action.steps:
-            return await self._through_steps(live, target, HostVerb(request.method), hooks, body_max_bytes)
         exchange = HostExchange(
             verb=HostVerb(request.method),
             argv=_words(request),
@@ -139,38 +139,33 @@ class Outbound:
             lock=action.lock,
             signal=dict(request.headers).get(SIGNAL, "TERM"),
         )
+        if action.steps:
+            return await self._through_steps(live, exchange, hooks)
+        return await self._ask_host(exchange, hooks)
+
+    async def _ask_host(self, exchange: HostExchange, hooks: Hooks) -> Observation:
         hosts = present(self._hosts, "whoever serves actions on hosts has a way to them")
         return self._shaper.mask(await hosts.attempt(exchange, hooks))
 
-    async def _through_steps(
-        self, live: Live, target: HostTarget, verb: HostVerb, hooks: Hooks, body_max_bytes: int
-    ) -> Observation:
+    async def _through_steps(self, live: Live, job: HostExchange, hooks: Hooks) -> Observation:
         """One pass over a job's steps: each is a command of its own to the host, under a name of its own."""
-        operation, action = live.operation, live.action
-        host = present(action.service.host, "a job runs on a host")
         words = [tuple(step["argv"]) for step in orjson.loads(live.request.body)["steps"]]
-        hosts = present(self._hosts, "whoever serves actions on hosts has a way to them")
 
         async def ask(verb: HostVerb, index: int, known: StepSeen, seconds: float) -> Observation:
-            exchange = HostExchange(
+            step = replace(
+                job,
                 verb=verb,
                 argv=words[index] if verb is HostVerb.RUN else (),
                 command=words[index],
-                target=target,
-                store=present(host.store, "a host that runs commands has a store"),
-                store_id=present(host.store_id, "a store has an identity"),
-                operation=f"{operation.id}.{known.name}",
+                operation=f"{job.operation}.{known.name}",
                 attempt=known.marker,
-                attempts_max=action.attempts_max,
-                issued_ms=operation.begun_ms or operation.created_ms,
-                connect_seconds=action.deadlines.connect_seconds,
                 request_seconds=seconds,
-                body_max_bytes=body_max_bytes // len(words),
-                lock=action.steps[index].lock,
+                body_max_bytes=job.body_max_bytes // len(words),
+                lock=live.action.steps[index].lock,
             )
-            return self._shaper.mask(await hosts.attempt(exchange, hooks))
+            return await self._ask_host(step, hooks)
 
-        return await Stepping(live, ask, self._clock).go(verb)
+        return await Stepping(live, ask, self._clock).go(job.verb)
 
     def _unsent(self, summary: str) -> Observation:
         wall_ms = self._clock.wall_ms()
@@ -185,5 +180,5 @@ class Outbound:
 
 
 def _words(request: Rendered) -> tuple[str, ...]:
-    """The words that a request to a host carries."""
-    return tuple(orjson.loads(request.body)["argv"]) if request.body else ()
+    """The words that a request to a host carries, if it is about a single command."""
+    return tuple(orjson.loads(request.body).get("argv", ())) if request.body else ()

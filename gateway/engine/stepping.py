@@ -84,7 +84,8 @@ class Stepping:
 
     def _answered_well(self, index: int) -> bool:
         """Only the host's own word, now, lets the next step begin: what was known before does not."""
-        return self._steps[index].state is StepState.SUCCEEDED and self._asked[-1].observation.answered
+        seen = self._asked[-1].observation
+        return self._steps[index].state is StepState.SUCCEEDED and seen.answered and seen.header("Exited") is not None
 
     def _observed(self, *, sending: bool, stopped: str | None = None) -> Observation:
         return observe_job(self._live.operation.id, tuple(self._steps), self._asked, sending=sending, stopped=stopped)

@@ -1,7 +1,6 @@
 """The way to a host: which attempt is meant, believed by what, with the credential of each host on the way."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,8 @@ from gateway.engine.outbound import Outbound
 from gateway.model.action import Action
 from gateway.model.operation import Attempt, Kind, Standing
 from gateway.model.problem import Code, Problem
-from tests.unit.catalog.commands import KEYS, changed, checked
+from gateway.model.step import StepSeen, StepState
+from tests.unit.catalog.commands import COMMAND, KEYS, changed, checked, compiled
 from tests.unit.core.builders import OP_ID, T0, answer, operation
 from tests.unit.engine.workshop import ElasticClock, Outside, PlainShaper
 
@@ -36,14 +36,15 @@ def action() -> Action:
 
 
 class Way:
-    """Where exchanges with hosts end."""
+    """Where exchanges with hosts end; what was asked for has ended with 0 where it is `exited`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, exited: bool = False) -> None:
         self.exchanges: list[HostExchange] = []
+        self._headers = [("Exited", "0")] if exited else []
 
     async def attempt(self, exchange: HostExchange, hooks: Hooks) -> Observation:
         self.exchanges.append(exchange)
-        return answer(0)
+        return answer(0, b"{}", *self._headers)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -71,10 +72,12 @@ def live(*kinds: Kind) -> Live:
     return Live(operation(attempts=attempts, begun_ms=T0 + 5), action(), {"version": "7", "list": []}, request)
 
 
-async def sent(at: Live, request: Rendered, keys: Keys | None = None, **options: Any) -> tuple[Way, Observation]:
-    way, clock = Way(), ElasticClock()
+async def sent(
+    at: Live, request: Rendered, keys: Keys | None = None, *, exited: bool = False
+) -> tuple[Way, Observation]:
+    way, clock = Way(exited=exited), ElasticClock()
     out = Outbound(Outside(clock), keys or Keys(), PlainShaper(), clock, way)
-    seen = await out.send(at.action, request, HOOKS, is_read=False, body_max_bytes=99, about=at, **options)
+    seen = await out.send(at.action, request, HOOKS, is_read=False, body_max_bytes=99, about=at)
     return way, seen
 
 
@@ -139,3 +142,34 @@ async def test_without_the_credential_of_a_host_on_the_way_nothing_is_sent() -> 
     assert way.exchanges == []
     assert seen.nothing_left
     assert "hop-key" in seen.summary
+
+
+async def test_each_step_of_a_job_is_asked_for_under_a_name_of_its_own() -> None:
+    steps = """\
+    steps:
+      - {name: migrate, command: [migrate-db]}
+      - {name: restart, command: [restart, app], lock: app}
+"""
+    found = compiled((COMMAND, steps))
+    words = {"steps": [{"name": "migrate", "argv": ["migrate-db"]}, {"name": "restart", "argv": ["restart", "app"]}]}
+    at = live(Kind.SEND)
+    at.action, at.request = found, replace(at.request, body=canonical(words))
+    way, seen = await sent(at, at.request)
+
+    (migrate,) = way.exchanges
+    assert (migrate.verb, migrate.argv, migrate.command) == (HostVerb.RUN, ("migrate-db",), ("migrate-db",))
+    assert (migrate.operation, migrate.attempt, migrate.issued_ms) == (f"{OP_ID}.migrate", 1, T0 + 5)
+    assert (migrate.body_max_bytes, migrate.lock) == (49, None)
+    assert not seen.answered
+
+    at.operation = replace(at.operation, steps=(StepSeen("migrate", StepState.SUCCEEDED, 0), StepSeen("restart")))
+    way, _ = await sent(at, at.request, exited=True)
+    asked, ran = way.exchanges
+    assert (asked.verb, asked.argv, asked.operation) == (HostVerb.STATUS, (), f"{OP_ID}.migrate")
+    assert (ran.verb, ran.argv, ran.operation) == (HostVerb.RUN, ("restart", "app"), f"{OP_ID}.restart")
+    assert ran.lock == "app"
+
+    cancel = replace(at.request, method="CANCEL", headers=(("Signal", "KILL"),), body=b"")
+    way, _ = await sent(at, cancel)
+    assert (way.exchanges[-1].verb, way.exchanges[-1].operation) == (HostVerb.CANCEL, f"{OP_ID}.migrate")
+    assert way.exchanges[-1].signal == "KILL"
