@@ -2,6 +2,7 @@
 
 import os
 import select
+from pathlib import Path
 
 
 def ends(process: int) -> bool:
@@ -14,3 +15,17 @@ def ends(process: int) -> bool:
         return bool(select.select([watched], [], [], 10)[0])
     finally:
         os.close(watched)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The processes whose environment names a folder: what was started there, however far it has been handed on."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(folder) in environment:
+                found.append(int(entry.name))
+    return found

@@ -6,6 +6,8 @@ import pwd
 import shutil
 import socket
 import subprocess
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ def daemon_program() -> str:
 
 @dataclass(frozen=True)
 class Daemon:
+    pid: int
     port: int
     user: str
     host_key: asyncssh.SSHKey
@@ -86,7 +89,8 @@ def running_daemon(folder: Path, options: Mapping[str, str] | None = None) -> It
                 if not _listens(process):
                     continue  # somebody else took the port in between
                 user = pwd.getpwuid(os.geteuid()).pw_name
-                yield Daemon(port, user, host_key, client_key)
+                with _drained(process):
+                    yield Daemon(process.pid, port, user, host_key, client_key)
                 return
             finally:
                 process.terminate()
@@ -101,6 +105,18 @@ def _free_port() -> int:
 def _listens(process: subprocess.Popen[str]) -> bool:
     assert process.stderr is not None
     return any("Server listening on" in line for line in process.stderr)
+
+
+@contextmanager
+def _drained(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A server whose log nobody reads stops in the middle of a session once the pipe is full."""
+    reader = threading.Thread(target=deque, args=(process.stderr, 0))
+    reader.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        reader.join(SECONDS_MAX)
 
 
 class Pipe:

@@ -10,7 +10,7 @@ from adapters.ssh.runner import load_runner
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import command_of
 from adapters.ssh.runner_wire import Meaning, Output, RemotePhase, meaning
-from tests.processes import ends
+from tests.processes import ends, processes_of
 from tests.unit.adapters.remote_host import SHELLS, Host, freeze_at, wait_until_stopped
 
 STUBBORN = "trap 'echo asked; exit 9' TERM; echo on; echo >standing; while :; do sleep 1; done"
@@ -23,20 +23,8 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
     return made
 
 
-def _environments() -> dict[int, str]:
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                environment = (entry / "environ").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            found[int(entry.name)] = environment
-    return found
-
-
 def _nothing_stays(host: Host) -> bool:
-    return all(ends(pid) for pid, environment in _environments().items() if str(host.folder) in environment)
+    return all(ends(process) for process in processes_of(host.folder))
 
 
 def test_a_time_limit_stops_the_command_and_is_reported(host: Host) -> None:
