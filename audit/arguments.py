@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from audit.discloser import CannotDisclose
-from audit.disk import LogError, LogLocked
+from audit.disk import Directory, LogError, LogLocked
 from audit.export import ExportFailed
 from audit.inputs import STDIN, read_input
 from audit.keyfiles import read_recipient_key
@@ -24,6 +24,7 @@ from audit.rotate import BadRotation
 from audit.show import BadDocument
 from audit.tlog_proof import BadForm
 from audit.trust import BadPolicy, TrustPolicy
+from audit.unpacked import Unpacked
 
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -31,6 +32,9 @@ LogFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The log's folder
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TrustFile = Annotated[Path | None, typer.Option(help="Policy file with the pinned log key, from elsewhere.")]
 Anchors = Annotated[list[Path] | None, typer.Option(help="Signed checkpoints kept elsewhere: file or folder.")]
+BlobsFolder = Annotated[
+    Path | None, typer.Option(help="Folder for the blobs that the records name: each opened, under its own name.")
+]
 Reshared = Annotated[list[Path] | None, typer.Option(help="Secrets handed on to the key, see `audit reshare`.")]
 
 
@@ -77,6 +81,15 @@ def refuse_inside(paths: Sequence[Path | None], folder: Path) -> None:
     for path in paths:
         if path is not None and path != STDIN and path.resolve().is_relative_to(folder.resolve()):
             usage(f"{path} lies in the log's own folder: whoever can change the log can change it too")
+
+
+def unpacking(log: Directory, blobs: Path | None, folder: Path) -> Unpacked | None:
+    """Where opened blobs go, if they are asked for. Raises OSError."""
+    if blobs is None:
+        return None
+    if blobs.resolve().is_relative_to(folder.resolve()):
+        usage(f"{blobs} lies in the log's own folder: what is in the open does not belong there")
+    return Unpacked(log, blobs, warn)
 
 
 def policy_at(path: Path | None) -> TrustPolicy | None:

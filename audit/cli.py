@@ -21,6 +21,7 @@ from rich.progress import Progress
 from audit import cli_disclosure, cli_keys, cli_upkeep, machine
 from audit.arguments import (
     Anchors,
+    BlobsFolder,
     LogFolder,
     Reshared,
     TrustFile,
@@ -32,6 +33,7 @@ from audit.arguments import (
     receipts_at,
     refusals,
     refuse_inside,
+    unpacking,
     usage,
     warn,
 )
@@ -41,6 +43,7 @@ from audit.cosign import Cosigner
 from audit.disk import DiskDirectory, LogError
 from audit.keyfiles import read_key_line
 from audit.keyring import KeyProblem, RecipientKey
+from audit.record import Kind
 from audit.report import Exit, Finding, Report, moment, printable
 from audit.reshare import check_handed
 from audit.show import Shown, show
@@ -156,20 +159,27 @@ def show_command(
     personal_key: PersonalKeyPath = None,
     subjects: SubjectsPath = None,
     clear: Annotated[bool, typer.Option("--all", help="Also seals, openings and other clear entries.")] = False,
+    blobs: BlobsFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Decrypt and print the records. Whether they can be relied on is what `audit verify` says.
 
     Personal fields stay in their boxes without the keys for them; those of an erased subject are shown as `erased`.
+    With `--blobs` it ends with 3 if one is missing and 1 if one is not what its record names.
     """
     private, folder = reader_key(key, reshared), log_at(directory)
     with refusals():
         if reshared:
             check_handed(DiskDirectory(folder), private)
         unbox = opening(folder, personal_key, subjects)
+        unpacked = unpacking(DiskDirectory(folder), blobs, folder)
         for found in show(DiskDirectory(folder), private, op=op, clear=clear, skipped=warn):
             shown = replace(found, content=unbox(found.content))
+            if unpacked is not None and shown.kind is Kind.DATA:
+                unpacked.take(shown.seq, shown.content)
             typer.echo(json.dumps(shown.to_json()) if as_json else _line(shown))
+    if unpacked is not None:
+        raise typer.Exit(unpacked.exit)
 
 
 def _line(shown: Shown) -> str:

@@ -16,6 +16,7 @@ import typer
 from audit import machine
 from audit.arguments import (
     Anchors,
+    BlobsFolder,
     JsonFlag,
     LogFolder,
     Reshared,
@@ -26,6 +27,7 @@ from audit.arguments import (
     reader_key,
     refusals,
     refuse_inside,
+    unpacking,
     usage,
     warn,
 )
@@ -38,7 +40,7 @@ from audit.disk import DiskDirectory
 from audit.extract import extract
 from audit.inputs import open_input
 from audit.log import read_open, segments
-from audit.report import Exit, Report
+from audit.report import Exit, Report, worst
 from audit.reshare import check_handed
 from audit.verify import Extra, VerifyOptions, verify
 
@@ -134,6 +136,7 @@ def export_command(
     reshared: Reshared = None,
     personal_key: PersonalKeyPath = None,
     subjects: SubjectsPath = None,
+    blobs: BlobsFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line; the only form there is.")] = True,
 ) -> None:
     """Print every entry as a JSON object a line, marked as anchored, sealed or unverified.
@@ -163,10 +166,14 @@ def export_command(
             for finding in report.findings:
                 warn(finding.message)
         unbox = opening(folder, personal_key, subjects)
+        unpacked = unpacking(log, blobs, folder)
         for entry in extract(log, private, report, skipped=warn):
             shown = entry if entry.content is None else replace(entry, content=unbox(entry.content))
+            if unpacked is not None and shown.kind == "data" and shown.content is not None:
+                unpacked.take(shown.seq, shown.content)
             sys.stdout.write(json.dumps(shown.to_json()) + "\n")
-    raise typer.Exit(Exit.NOT_PROVEN if report is None else report.exit)
+    verdict = Exit.NOT_PROVEN if report is None else report.exit
+    raise typer.Exit(verdict if unpacked is None else worst([verdict, unpacked.exit]))
 
 
 def register(app: typer.Typer) -> None:

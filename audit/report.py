@@ -223,7 +223,7 @@ def _rank(code: Exit) -> int:
 
 def worst(codes: Iterable[Exit]) -> Exit:
     """What several findings add up to: contradiction, then gap, then unreadable, then unproven; OK if there is none."""
-    return min(codes, key=_rank, default=Exit.OK)
+    return min((code for code in codes if code is not Exit.OK), key=_rank, default=Exit.OK)
 
 
 def word(code: Exit) -> str:

@@ -143,13 +143,23 @@ def covered_size(places: Iterable[Directory], keys: Sequence[NoteKey]) -> int:
     return min(sizes, default=0)
 
 
+def opened_ms(directory: Directory, first: int) -> int:
+    """When a segment was opened, at the earliest: no entry of it is older."""
+    return _opened(directory, first)[0]
+
+
 def _made_ms(directory: Directory, first: int) -> int:
     """When a segment was opened, at the latest: everything before it is older."""
+    t_ms, flags = _opened(directory, first)
+    return t_ms + (DAY_MS if flags & FLAG_DAY else 0)
+
+
+def _opened(directory: Directory, first: int) -> tuple[int, int]:
     head = directory.read(segment_name(first), 0, FRAME_HEADER.size)
     if len(head) < FRAME_HEADER.size:
         raise LogContradiction(f"segment {first:016x} does not begin with its opening entry")
     _, _, _, _, flags, _, t_ms, _ = FRAME_HEADER.unpack(head)
-    return int(t_ms) + (DAY_MS if flags & FLAG_DAY else 0)
+    return int(t_ms), int(flags)
 
 
 def _dropped(body: bytes) -> int:

@@ -16,6 +16,7 @@ from gateway.engine.gate import Doorkeeper
 from gateway.engine.gateway import Gateway
 from gateway.engine.hub import Hub
 from gateway.engine.journal import Journal
+from gateway.engine.log_results import LogResults
 from gateway.engine.looks import Looks
 from gateway.engine.outbound import Outbound
 from gateway.engine.ports import Credentials, Definitions, NoPoints, Points, Shaper
@@ -60,6 +61,8 @@ class Ports:
     """Keys of people, for actions that mark personal arguments."""
     hosts: HostTransport | None = None
     """The way to hosts, for actions that run commands."""
+    results: LogResults | None = None
+    """Keeps large results beside the audit log; None: none is kept there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,17 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
     """Wire an engine. Nothing runs yet: take over what is unsettled, then start `recovery.run`."""
     ids = Ids(ports.clock, ports.chance)
     hub = Hub()
-    journal = Journal(ports.store, ports.clock, ports.chance, hub, owner=ids.token(), subjects=ports.subjects)
+    journal = Journal(
+        ports.store,
+        ports.clock,
+        ports.chance,
+        hub,
+        owner=ids.token(),
+        subjects=ports.subjects,
+        results=ports.results,
+    )
+    if ports.results is not None:
+        ports.results.alert = lambda name, reason: hub.alert(name, None, reason)
     tasks = Tasks(_reporter(ports.on_dead))
     outbound = Outbound(ports.transport, ports.credentials, ports.shaper, ports.clock, ports.hosts)
     looks = Looks(

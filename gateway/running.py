@@ -12,12 +12,14 @@ import structlog
 
 from adapters.contract import HostTransport, Transport
 from adapters.http.client import HttpAdapter
+from audit.disk import DiskDirectory, log_folder
 from gateway.assembly import Assembly, Ports, StoredDefinitions, assemble
 from gateway.catalog.lint import open_catalog
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.housekeeping import Housekeeping
 from gateway.engine.log_keeper import Cadence, LogKeeper
+from gateway.engine.log_results import LogResults
 from gateway.engine.logs import bind_mask
 from gateway.engine.output import Shaping
 from gateway.engine.ports import NoPoints, Points
@@ -104,6 +106,7 @@ async def run_gateway(
                 on_dead=on_dead,
                 points=points or NoPoints(),
                 hosts=hosts,
+                results=_results(settings, office, chance, points),
             )
             async with _engine(settings, office, ports, dead) as running:
                 listeners.update(running.site.addresses)
@@ -111,6 +114,14 @@ async def run_gateway(
     finally:
         await way.close()
         await hosts.close()
+
+
+def _results(settings: Settings, office: Office, chance: Chance, points: Points | None) -> LogResults | None:
+    if not settings.audit.keep_large_results:
+        return None
+    directory = DiskDirectory(log_folder(office.paths.audit, office.origin))
+    over_bytes = settings.audit.large_result_bytes
+    return LogResults(directory, chance, over_bytes=over_bytes, subjects=office.subjects, points=points)
 
 
 def _way_to_hosts(clock: Clock, chance: Chance, denied: Callable[[str, int], bool]) -> HostTransport:

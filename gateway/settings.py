@@ -71,6 +71,11 @@ class AuditSettings:
     keep_days: float | None = field(default=None, metadata=POSITIVE)
     """How long entries of the audit log are kept at least; older segments are dropped whole, and the log says so.
     Without a value everything is kept."""
+    keep_large_results: bool = True
+    """Whether a large result is kept with the audit log as well, as the caller was shown it: in a file of its own that
+    the record of the outcome names, encrypted for those who can read the log."""
+    large_result_bytes: int = field(default=65_000, metadata={"ge": 0})
+    """A result of more bytes than this is large. Smaller ones are in the database only."""
 
 
 @dataclass(frozen=True, slots=True)

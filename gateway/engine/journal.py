@@ -18,6 +18,7 @@ from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.hub import Hub
 from gateway.engine.live import Live
+from gateway.engine.log_results import LogResults
 from gateway.engine.subjects import Subjects
 from gateway.model.action import Action, Effect
 from gateway.model.operation import Now, Operation
@@ -44,12 +45,21 @@ class Journal:
     """Applies events. One per process; every part of the engine that changes operations shares it."""
 
     def __init__(
-        self, store: Store, clock: Clock, chance: Chance, hub: Hub, owner: str, *, subjects: Subjects | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        chance: Chance,
+        hub: Hub,
+        owner: str,
+        *,
+        subjects: Subjects | None = None,
+        results: LogResults | None = None,
     ) -> None:
         """`owner` names this run of the process; leases and looks carry it.
 
-        Without `subjects` no action may mark personal arguments.
+        Without `subjects` no action may mark personal arguments; without `results` none is kept beside the log.
         """
+        self._results = results
         self._subjects = subjects
         self.store = store
         self.owner = owner
@@ -87,10 +97,14 @@ class Journal:
             payloads: Mapping[PayloadKind, bytes] = {}
             if finish is not None:
                 taken, payloads = finish(taken)
+            records = self._records(live.action, taken.operation, taken.facts)
+            result = payloads.get(PayloadKind.RESULT)
+            if result is not None and self._results is not None and self._results.wants(result):
+                records = await self._results.name(live, records, result)
             change = Change(
                 operation=taken.operation,
                 expect_version=live.operation.version,
-                records=self._records(live.action, taken.operation, taken.facts),
+                records=records,
                 payloads=payloads,
                 seal_now=taken.operation.final and live.action.effect is Effect.IRREVERSIBLE,
             )

@@ -22,6 +22,8 @@ class Live:
     receipt: Receipt | None = None
     result: bytes | None = None
     """Shaped result, JSON, once there is one."""
+    kept: tuple[bytes, Mapping[str, Any]] | None = None
+    """A result that was put beside the log, with what the record of the outcome says of it."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     driven: bool = False
     """A driver task is at work on it: never two."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from audit.blobs import blob_names, drop_blobs
+from audit.blobs import BLOBS, blob_names, drop_blobs
 from audit.bodies import ERASED_SEGMENTS, Erasure
 from audit.chain import ZERO_HASH
 from audit.disk import Directory, DiskDirectory, LogError
@@ -15,7 +15,7 @@ from audit.log import segments
 from audit.note import NoteKey
 from audit.patience import Patience
 from audit.record import Kind
-from audit.retention import covered_size, drop_segments, first_kept
+from audit.retention import covered_size, drop_segments, first_kept, opened_ms
 from gateway.engine.anchoring import NotedSealer
 from gateway.engine.clock import Clock
 
@@ -84,12 +84,17 @@ class LogRetention:
     def _drop(self, end: int) -> None:
         directory = self._shelf.directory
         dropped = drop_segments(directory, end, attested=covered_size([directory], self._shelf.keys))
-        blobs = drop_blobs(directory, self._old_blobs(self._clock.wall_ms() - self._keep_ms - BLOB_MARGIN_MS))
+        blobs = drop_blobs(directory, self._old_blobs(end))
         log.info("audit_segments_dropped", segments=len(dropped), first_seq=end, blobs=blobs)
 
-    def _old_blobs(self, before_ms: int) -> list[str]:
-        """Those whose record is gone for certain. Which blobs a record names, only an auditor's key can tell."""
-        folder = self._shelf.directory.path / "blobs"
+    def _old_blobs(self, end: int) -> list[str]:
+        """Those whose record is gone for certain. Which blobs a record names, only an auditor's key can tell.
+
+        A record that stays is no older than the segment that now comes first, and a blob is finished before its record.
+        """
+        oldest_ms = min(opened_ms(self._shelf.directory, end), self._clock.wall_ms() - self._keep_ms)
+        folder = self._shelf.directory.path / BLOBS
+        before_ms = oldest_ms - BLOB_MARGIN_MS
         return [name for name in blob_names(self._shelf.directory) if _made_ms(folder / name) < before_ms]
 
 
