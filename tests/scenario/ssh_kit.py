@@ -92,6 +92,8 @@ async def standing(home: Home, folder: Path, actions: dict[str, Document], **hos
         stages.append(stage)
         for proxy in proxies:
             proxy.announce(stage, upstream_port=port)
+            # As well by its number, for toxics that mean one session and not the first to come there.
+            proxy.announce(f"{stage} {stages.count(stage)}", upstream_port=port)
 
     async with (
         SshService(folder / "sessions", real=True, announce=announce) as service,

@@ -1,12 +1,24 @@
 """A job of several commands over SSH: each runs at most once, and after a loss it goes on where it stands still."""
 
+import os
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gateway.surfaces.cli.client import Client
 from tests.scenario.kit import INPUT, Document, Home
-from tests.scenario.ssh_kit import DEADLINES, hosted
+from tests.scenario.ssh_kit import Standing, hosted, standing
 
 NAME = "v7"
+SLOW = 'until [ -e "$1.go" ]; do sleep 0.05; done'
+LONG: Document = {"connect": "15s", "request": "40s", "recovery": "10m"}
+"""No deadline decides, however slow the machine is."""
+SHORT: Document = {"connect": "3s", "request": "4s", "recovery": "10m"}
+"""An attempt whose delivery is held up ends soon."""
+SECONDS = 60.0
 
 
 def step(folder: Path, name: str, script: str = "", **more: Any) -> Document:
@@ -15,14 +27,14 @@ def step(folder: Path, name: str, script: str = "", **more: Any) -> Document:
     return {"name": name, "command": words} | more
 
 
-def job(*steps: Document, **more: Any) -> Document:
+def job(*steps: Document, deadlines: Document = LONG, **more: Any) -> Document:
     return {
         "description": "Release a version.",
         "effect": "irreversible",
         "host": "web-1",
         "input": INPUT,
         "steps": list(steps),
-        "deadlines": DEADLINES,
+        "deadlines": deadlines,
     } | more
 
 
@@ -32,30 +44,192 @@ def states(document: Document) -> list[str]:
 
 async def test_a_job_runs_its_steps_in_order_and_tells_of_each(home: Home, tmp_path: Path) -> None:
     release = job(
-        step(tmp_path, "backup", "echo saved"), step(tmp_path, "migrate", "echo moved"), step(tmp_path, "restart")
-    )
+        step(tmp_path, "backup", "echo saved"), step(tmp_path, "migrate", "exit 3", success={"exit": [0, 3]}),
+        step(tmp_path, "restart", "echo up >&2"),
+    )  # fmt: skip
     async with hosted(home, tmp_path, {"release": release}) as world:
-        done = await world.api.begin("release", name=NAME, wait=20)
+        done = await world.api.begin("release", name=NAME, wait=50)
 
         assert (done["outcome"], done["executed"], done["basis"]) == ("success", "yes", "answer"), done
-        assert done["steps"] == [
-            {"name": name, "state": "succeeded", "exit": 0} for name in ("backup", "migrate", "restart")
-        ]
-        assert [item["stdout"]["text"] for item in done["result"]["steps"]] == ["saved\n", "moved\n", ""]
+        assert [(item["name"], item["state"], item["exit"]) for item in done["steps"]] == [
+            ("backup", "succeeded", 0), ("migrate", "succeeded", 3), ("restart", "succeeded", 0),
+        ]  # fmt: skip
+        told = {item["name"]: item for item in done["result"]["steps"]}
+        assert (told["backup"]["stdout"]["text"], told["restart"]["stderr"]["text"]) == ("saved\n", "up\n")
         assert world.runs == ["backup", "migrate", "restart"]
+        shown = (await world.api.client.call("GET", "/v1/actions/release")).document
+        assert shown["steps"] == ["backup", "migrate", "restart"]
+        assert "at most once" in shown["repeat"]
 
 
-async def test_a_session_lost_between_migrate_and_restart_is_unknown_and_then_goes_on_at_restart(
-    home: Home, tmp_path: Path
+async def test_a_step_that_fails_ends_the_job_and_the_next_one_never_runs(home: Home, tmp_path: Path) -> None:
+    release = job(
+        step(tmp_path, "backup"), step(tmp_path, "migrate", "echo broken >&2; exit 5"), step(tmp_path, "restart")
+    )
+    async with hosted(home, tmp_path, {"release": release}) as world:
+        failed = await world.api.begin("release", name=NAME, wait=50)
+
+        assert (failed["outcome"], failed["executed"], failed["next_step"]) == ("error", "yes", "do_not_repeat"), failed
+        assert states(failed) == ["succeeded", "failed", "not_begun"]
+        assert failed["error"]["status"] == 5
+        assert "migrate failed with exit status 5; restart has not begun" in failed["error"]["detail"]
+        assert failed["result"]["steps"][1]["stderr"]["text"] == "broken\n"
+        assert world.runs == ["backup", "migrate"]
+
+
+@pytest.mark.parametrize("fault", ["ssh_accept_abort", "ssh_refuse_session"])
+async def test_a_session_that_dies_between_migrate_and_restart_leads_on_at_restart(
+    home: Home, tmp_path: Path, fault: str
 ) -> None:
     release = job(step(tmp_path, "migrate"), step(tmp_path, "restart"))
     async with hosted(home, tmp_path, {"release": release}) as world:
-        world.service.plan.add("ssh_accept_abort", skip=1)
+        world.service.plan.add(fault, skip=1)
         begun = await world.api.begin("release", name=NAME)
-        lost = await world.api.until(begun["operation_id"], lambda seen: seen["evidence"] != [])
-        assert (lost["outcome"], lost["executed"]) == ("unknown", "unknown"), lost
+        lost = await world.api.until(begun["operation_id"], lambda seen: seen["evidence"] != [], seconds=SECONDS)
+        assert lost["evidence"][0]["finding"] == "inconclusive"
 
-        ended = await world.api.settled(begun["operation_id"])
+        ended = await world.api.settled(begun["operation_id"], seconds=SECONDS)
         assert (ended["outcome"], ended["executed"]) == ("success", "yes"), ended
-        assert [item["kind"] for item in ended["attempts"]] == ["send", "send"]
+        assert states(ended) == ["succeeded", "succeeded"]
         assert world.runs == ["migrate", "restart"]
+
+
+async def test_a_session_that_dies_inside_a_step_takes_that_steps_record_and_goes_on(
+    home: Home, tmp_path: Path
+) -> None:
+    release = job(step(tmp_path, "migrate", f"{SLOW}; echo moved"), step(tmp_path, "restart"))
+    async with hosted(home, tmp_path, {"release": release}) as world:
+        world.proxy.toxics.add("cut_at", attributes={"stage": "migrate begun"}, times=1)
+        begun = await world.api.begin("release", name=NAME)
+        await world.begun()
+        world.proxy.announce("migrate begun")
+        lost = await world.api.until(
+            begun["operation_id"], lambda seen: states(seen) == ["running", "not_begun"], seconds=SECONDS
+        )
+        assert (lost["state"], lost["outcome"], lost["executed"]) == ("in_doubt", "unknown", "unknown")
+        assert world.runs == ["migrate"]
+
+        (tmp_path / "runs.go").touch()
+        ended = await world.api.settled(begun["operation_id"], seconds=SECONDS)
+        assert (ended["outcome"], states(ended)) == ("success", ["succeeded", "succeeded"]), ended
+        assert ended["result"]["steps"][0]["stdout"]["text"] == "moved\n"
+        assert world.runs == ["migrate", "restart"]
+
+
+async def test_a_gateway_that_is_killed_between_two_steps_goes_on_at_its_next_start(home: Home, tmp_path: Path) -> None:
+    release = job(step(tmp_path, "migrate"), step(tmp_path, "restart"))
+    async with standing(home, tmp_path, {"release": release}) as host:
+        # What the dying gateway sent for the second step stays on its way until the end.
+        host.proxy.toxics.add("hold_at", stream="upstream", attributes={"stage": "accepted 2"}, times=1)
+        async with home.process() as first:
+            await host.give_key(Client(first.client._address, home.person_key))
+            begun = await first.begin("release", name=NAME)
+            await host.reached("accepted", 2)
+            await first.kill()
+        assert host.runs == ["migrate"]
+        async with home.process() as second:
+            ended = await second.settled(begun["operation_id"], seconds=SECONDS)
+            assert (ended["outcome"], states(ended)) == ("success", ["succeeded", "succeeded"]), ended
+            assert host.runs == ["migrate", "restart"]
+
+            before = host.stages.count("ended")
+            host.proxy.release()
+            await host.reached("ended", before + 1)
+            assert (await second.get(begun["operation_id"]))["contradicted"] is False
+        assert host.runs == ["migrate", "restart"]
+
+
+async def test_a_late_delivery_of_a_step_meets_the_record_that_its_place_has_by_then(
+    home: Home, tmp_path: Path
+) -> None:
+    release = job(step(tmp_path, "migrate"), step(tmp_path, "restart"), deadlines=SHORT)
+    async with hosted(home, tmp_path, {"release": release}) as world:
+        world.proxy.toxics.add("hold_at", stream="upstream", attributes={"stage": "accepted 2"}, times=1)
+        begun = await world.api.begin("release", name=NAME)
+        ended = await world.api.settled(begun["operation_id"], seconds=SECONDS)
+        assert (ended["outcome"], states(ended)) == ("success", ["succeeded", "succeeded"]), ended
+
+        before = world.stages.count("ended")
+        assert world.proxy.release() >= 1
+        await world.reached("ended", before + 1)
+        assert world.runs == ["migrate", "restart"]
+
+
+async def test_a_late_delivery_of_a_step_that_was_given_up_meets_its_fence(home: Home, tmp_path: Path) -> None:
+    release = job(step(tmp_path, "migrate"), step(tmp_path, "restart"), deadlines=SHORT)
+    async with hosted(home, tmp_path, {"release": release}) as world:
+        world.proxy.toxics.add("hold_at", stream="upstream", attributes={"stage": "accepted 2"}, times=1)
+        begun = await world.api.begin("release", name=NAME)
+        await world.reached("accepted", 2)
+        asked = await world.api.client.call("POST", f"/v1/operations/{begun['operation_id']}/cancel")
+        assert not asked.is_problem, asked.document
+
+        ended = await world.api.settled(begun["operation_id"], seconds=SECONDS)
+        assert (ended["outcome"], ended["executed"], ended["basis"]) == ("error", "yes", "fence"), ended
+        assert states(ended) == ["succeeded", "never_ran"]
+        assert ended["error"]["code"] == "executed_in_part"
+
+        before = world.stages.count("ended")
+        assert world.proxy.release() >= 1
+        await world.reached("ended", before + 1)
+        assert world.runs == ["migrate"]
+        assert states(await world.api.get(begun["operation_id"])) == ["succeeded", "never_ran"]
+
+
+async def test_a_host_that_restarts_inside_a_step_leaves_it_to_a_person_and_nothing_runs_again(
+    home: Home, tmp_path: Path
+) -> None:
+    release = job(
+        step(tmp_path, "backup"), step(tmp_path, "migrate", SLOW), step(tmp_path, "restart"),
+        deadlines={"connect": "3s", "request": "4s", "recovery": "12s"},
+    )  # fmt: skip
+    async with hosted(home, tmp_path, {"release": release}) as world:
+        begun = await world.api.begin("release", name=NAME)
+        name = begun["operation_id"]
+        await world.api.until(name, lambda _seen: world.runs == ["backup", "migrate"], seconds=SECONDS)
+        restart_host(world, tmp_path, f"{name}.migrate")
+
+        lost = await world.api.until(
+            name, lambda seen: seen["state"] == "unresolved" and states(seen)[1] == "lost", seconds=SECONDS
+        )
+        assert (lost["outcome"], lost["executed"], lost["next_step"]) == ("unknown", "unknown", "ask_person"), lost
+        assert states(lost) == ["succeeded", "lost", "not_begun"]
+        assert "no record of its end" in lost["evidence"][-1]["detail"]
+        assert f"gateway operations attest {name} --outcome" in lost["guidance"]
+        assert world.runs == ["backup", "migrate"]
+
+        word = {
+            "outcome": "error", "executed": "yes", "reason": "looked at it", "digest": lost["attest_digest"],
+        }  # fmt: skip
+        told = await world.api.person.call("POST", f"/v1/operations/{name}/attest", body=word)
+        assert (told.document["state"], told.document["basis"]) == ("failed", "attestation"), told.document
+        assert world.runs == ["backup", "migrate"]
+
+
+def restart_host(world: Standing, folder: Path, place: str) -> None:
+    """Kill what works at a place of the runner's store, and have its claim be of another boot."""
+    found = next((folder / "host").rglob(f"ops/{place}"))
+    gate = found / "g.1"
+    token = gate.read_text()
+    for text in (token, next(found.glob("c.*")).read_text()):
+        os.killpg(int(re.findall(r"pid=(\d+)", text)[0]), signal.SIGKILL)
+    gate.write_text(re.sub(r"boot=\S+", "boot=00000000-0000-4000-8000-000000000000", token))
+
+
+async def test_a_lock_that_is_busy_holds_a_step_up_and_never_a_finished_one(home: Home, tmp_path: Path) -> None:
+    other = {
+        "description": "Hold the lock.", "effect": "irreversible", "host": "web-1", "input": INPUT, "deadlines": LONG,
+        "command": ["/bin/sh", "-c", f'echo other >>"$1"; {SLOW}', "other", str(tmp_path / "runs")], "lock": "app",
+    }  # fmt: skip
+    release = job(step(tmp_path, "migrate"), step(tmp_path, "restart", lock="app"))
+    async with hosted(home, tmp_path, {"release": release, "other": other}) as world:
+        holder = await world.api.begin("other", name=NAME)
+        await world.begun()
+        begun = await world.api.begin("release", name=NAME)
+        ended = await world.api.settled(begun["operation_id"], seconds=SECONDS)
+
+        assert (ended["outcome"], ended["executed"]) == ("error", "yes"), ended
+        assert states(ended) == ["succeeded", "never_ran"]
+        (tmp_path / "runs.go").touch()
+        await world.api.settled(holder["operation_id"], seconds=SECONDS)
+        assert world.runs == ["other", "migrate"]
