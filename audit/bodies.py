@@ -31,7 +31,8 @@ class PreviousEnd(IntEnum):
 class CloseReason(IntEnum):
     LIMIT = 1
     STOP = 2
-    RECIPIENTS = 3
+    KEYS = 3
+    """The readers or the log key change."""
 
 
 @dataclass(frozen=True, slots=True)

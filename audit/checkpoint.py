@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -90,6 +91,14 @@ class Published:
     failed: tuple[tuple[int, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _HandOver:
+    """A key that signs from the tree of `cut` entries on; the one before may say its last word about that tree."""
+
+    signer: NoteSigner
+    cut: int
+
+
 class Publisher:
     """Signs the tree that the files show and puts the checkpoint into the log's folder and every anchor folder.
 
@@ -120,6 +129,20 @@ class Publisher:
         self._follower: Follower | None = None
         self._last: Published | None = None
         self._behind: set[int] = set(range(len(self._anchors)))
+        self._due: deque[_HandOver] = deque()
+
+    @property
+    def handing_over(self) -> bool:
+        """Whether the key before still has to sign the last tree that is its own."""
+        return bool(self._due)
+
+    def hand_over(self, signer: NoteSigner, cut: int) -> None:
+        """From the tree of `cut` entries on another key signs. It does as soon as the files reach that far.
+
+        Call it before any entry behind the cut can be in the files, so that the old key never signs more than its own.
+        """
+        self._keys = (signer.key, *self._keys)
+        self._due.append(_HandOver(signer, cut))
 
     def publish(self, size: int | None = None) -> Published | None:
         """Sign the tree over the first `size` entries (default: all in the files); None if nothing is new.
@@ -138,9 +161,25 @@ class Publisher:
             return None
         # Kept only after it got through: a follower that stopped half way must not be asked again.
         self._follower = None
+        self._last_word(follower, size)
         follower.advance(size)
         self._follower = follower
-        checkpoint = Checkpoint(self._signer.name, follower.tree.size, follower.tree.root())
+        return self._speak(Checkpoint(self._signer.name, follower.tree.size, follower.tree.root()))
+
+    def _last_word(self, follower: Follower, size: int | None) -> None:
+        """Let the key that was replaced sign the last tree that is its own, unless it has, and change keys."""
+        while self._due and (size is None or size >= self._due[0].cut):
+            due = self._due[0]
+            if follower.tree.size < due.cut:
+                follower.advance(due.cut)
+                if follower.tree.size < due.cut:
+                    return
+                self._speak(Checkpoint(self._signer.name, due.cut, follower.tree.root()))
+            self._signer = due.signer
+            self._due.popleft()
+
+    def _speak(self, checkpoint: Checkpoint) -> Published | None:
+        """Sign what is new, and hand it to whoever has not got it yet."""
         if checkpoint.size == 0:
             return None
         fresh = self._last is None or self._last.checkpoint != checkpoint
@@ -164,7 +203,7 @@ class Publisher:
         if self._last is None or not lines:
             return
         note = self._last.note + lines
-        open_checkpoint(note.encode(), [self._signer.key])
+        open_checkpoint(note.encode(), self._keys)
         _store(self._directory, note)
         self._last = Published(self._last.checkpoint, note)
         # Anchors get it with the next call: a copy without witnesses is worth less to whoever asks for them.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from audit.chain import ZERO_HASH
 from audit.disk import Directory, write_whole
@@ -79,7 +82,10 @@ class EpochKeys:
     def __init__(self, store: SealKeyStore, origin: str, limits: EpochLimits | None = None) -> None:
         self._store = store
         self._limits = limits or EpochLimits()
+        self._lock = threading.Lock()
+        """Held while the store is changed: the writer, the exporter and whoever changes the log key all do it."""
         self._waiting: _HandOver | None = None
+        self._prepared: SealKey | None = None
         self._since_ms: int | None = None
         self._since_size = 0
         self.origin = origin
@@ -104,7 +110,7 @@ class EpochKeys:
         key = (named or certified)[0]
         if stored != (key,):
             self._store.save(self.origin, [key])
-        self._waiting = self._since_ms = None
+        self._waiting = self._prepared = self._since_ms = None
         return key
 
     def successor(self, current: SealKey, t_ms: int, size: int, entropy: Entropy) -> SealKey | None:
@@ -117,20 +123,45 @@ class EpochKeys:
         over = t_ms - self._since_ms >= self._limits.age_max_ms or size - self._since_size >= self._limits.entries_max
         # One hand-over at a time: the store has room for one successor, and until the seal that names it is durable
         # the old key may still be needed.
-        if not over or self._waiting is not None:
-            return None
-        following = current.successor(entropy)
-        try:
-            self._store.save(self.origin, [current, following])
-        except OSError as error:
-            self.trouble = error.strerror or str(error)
-            return None
-        self.trouble = None
-        return following
+        with self._lock:
+            if not over or self._waiting is not None or self._prepared is not None:
+                return None
+            following = current.successor(entropy)
+            try:
+                self._store.save(self.origin, [current, following])
+            except OSError as error:
+                self.trouble = error.strerror or str(error)
+                return None
+            self.trouble = None
+            return following
+
+    def prepare(self, log_key: Ed25519PrivateKey, entropy: Entropy) -> SealKey:
+        """A key of a later epoch that a new log key vouches for, stored beside those in use.
+
+        No other hand-over begins until it is in force (`handed_over`) or given up (`withdraw`). A start that finds it
+        drops it unless the log's head names it.
+
+        Raises:
+            OSError: it could not be stored.
+        """
+        with self._lock:
+            stored = self._store.load(self.origin)
+            epoch = max(key.epoch for key in stored) + 1 if stored else 0
+            fresh = SealKey.issue(log_key, self.origin, entropy, epoch)
+            self._store.save(self.origin, [*stored, fresh])
+            self._prepared = fresh
+            return fresh
+
+    def withdraw(self) -> None:
+        """A prepared key will not be used; it leaves the store with the next change."""
+        with self._lock:
+            self._prepared = None
 
     def handed_over(self, key: SealKey, t_ms: int, size: int) -> None:
         """A seal naming `key` is the last of `size` entries; durable or not is said later."""
-        self._waiting = _HandOver(key, size)
+        with self._lock:
+            self._waiting = _HandOver(key, size)
+            self._prepared = None
         self._since_ms, self._since_size = t_ms, size
 
     def confirm(self, durable_size: int) -> None:
@@ -138,16 +169,18 @@ class EpochKeys:
 
         May be called from another thread than the sealer's. A store that fails is tried again at the next call.
         """
-        waiting = self._waiting
-        if waiting is None or waiting.size > durable_size:
-            return
-        try:
-            self._store.save(self.origin, [waiting.key])
-        except OSError as error:
-            self.trouble = error.strerror or str(error)
-            return
-        self.trouble = None
-        self._waiting = None
+        with self._lock:
+            waiting = self._waiting
+            if waiting is None or waiting.size > durable_size:
+                return
+            kept = [waiting.key] if self._prepared is None else [waiting.key, self._prepared]
+            try:
+                self._store.save(self.origin, kept)
+            except OSError as error:
+                self.trouble = error.strerror or str(error)
+                return
+            self.trouble = None
+            self._waiting = None
 
 
 def _of(stored: Sequence[SealKey], head: Head) -> list[SealKey]:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from audit.checkpoint import Published, Publisher
 from audit.export import Exporter, ExportFailed, Row
+from audit.note import NoteSigner
 
 T = TypeVar("T")
 
@@ -110,6 +111,15 @@ class PatientPublisher:
     def publish(self, size: int | None = None) -> Published | None:
         """As the publisher's, but raises SilentSink rather than wait for longer."""
         return self._patience.call(lambda: self._publisher.publish(size))
+
+    @property
+    def handing_over(self) -> bool:
+        """As the publisher's."""
+        return self._publisher.handing_over
+
+    def hand_over(self, signer: NoteSigner, cut: int) -> None:
+        """As the publisher's; nothing is waited for."""
+        self._publisher.hand_over(signer, cut)
 
     def add_signatures(self, lines: str) -> None:
         """As the publisher's, but raises SilentSink rather than wait for longer."""

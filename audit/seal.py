@@ -14,6 +14,7 @@ from audit.bodies import (
     CloseReason,
     Erasure,
     Heartbeat,
+    KeyChange,
     Recovery,
     Seal,
     SegmentClose,
@@ -64,11 +65,12 @@ class SealerNotOpen(RuntimeError):
 class _Draft:
     """A step in the making: collects frames on a copy of the position, so that an error leaves the sealer unchanged."""
 
-    __slots__ = ("frames", "position", "ratchet", "successor", "t_ms")
+    __slots__ = ("frames", "key", "position", "ratchet", "signer", "successor", "t_ms")
 
-    def __init__(self, position: Position, ratchet: Ratchet | None) -> None:
+    def __init__(self, position: Position, ratchet: Ratchet | None, key: SealKey, signer: Ed25519PrivateKey) -> None:
         self.position = position.copy()
         self.ratchet = ratchet
+        self.key, self.signer = key, signer
         self.successor: SealKey | None = None
         self.t_ms = 0
         self.frames: list[Frame] = []
@@ -149,15 +151,19 @@ class Sealer:
         """How many entries no seal covers yet."""
         return self._position.size - self._position.sealed_size
 
-    def start(self, t_ms: int, *, recovery: Sequence[Recovery | Succession] = ()) -> list[Frame]:
-        """Open a new segment with a fresh secret, record what recovery found, and seal it at once.
+    def start(
+        self, t_ms: int, *, recovery: Sequence[Recovery | Succession] = (), changes: Sequence[KeyChange] = ()
+    ) -> list[Frame]:
+        """Open a new segment with a fresh secret, record what recovery found and what keys changed, and seal it at once.
 
         At once, so that there is no moment in which a log without any seal is a normal sight.
         """
-        draft = _Draft(self._position, None)
+        draft = _Draft(self._position, None, self._seal_key, self._signer)
         draft.ratchet = self._open(draft, t_ms)
         for entry in recovery:
             self._clear(draft, Kind.RECOVERY, entry, t_ms)
+        for change in changes:
+            self._clear(draft, Kind.KEY_CHANGE, change, t_ms)
         self._seal(draft, t_ms)
         return self._commit(draft)
 
@@ -235,6 +241,28 @@ class Sealer:
         self._clear(draft, Kind.ERASURE, erasure, t_ms)
         return self._commit(draft)
 
+    def rekey(self, change: KeyChange, fresh: SealKey, t_ms: int) -> list[Frame]:
+        """Go on under a new log key, in one step that nothing can come between.
+
+        The entry stands under the keys so far, is sealed by them, and ends their segment; so whoever pins the old log
+        key learns of the new one from the log. The next segment is sealed by `fresh`, which the new key vouches for.
+
+        Raises:
+            ValueError: `fresh` belongs to another log, is not certified, or is of no later epoch; nothing has changed.
+            SealerNotOpen: before `start` or after `close`.
+        """
+        if fresh.origin != self._origin or not fresh.certified or fresh.epoch <= self._seal_key.epoch:
+            raise ValueError("a new log key comes with a seal key of its own, of a later epoch")
+        draft = self._draft_with_room(t_ms)
+        self._clear(draft, Kind.KEY_CHANGE, change, t_ms)
+        self._clear(draft, Kind.SEGMENT_CLOSE, self._close_body(draft, CloseReason.KEYS), t_ms)
+        self._seal(draft, t_ms, hand_over=False)
+        draft.key, draft.signer = fresh, Ed25519PrivateKey.from_private_bytes(fresh.private)
+        draft.ratchet = self._open(draft, t_ms)
+        self._seal(draft, t_ms, hand_over=False)
+        draft.successor, draft.t_ms = fresh, t_ms
+        return self._commit(draft)
+
     def close(self, t_ms: int, reason: CloseReason = CloseReason.STOP) -> list[Frame]:
         """End the segment cleanly and seal it; afterwards only `start` goes on."""
         draft = self._draft()
@@ -246,14 +274,15 @@ class Sealer:
     def _draft(self) -> _Draft:
         if self._ratchet is None:
             raise SealerNotOpen(_NOT_STARTED)
-        return _Draft(self._position, self._ratchet)
+        return _Draft(self._position, self._ratchet, self._seal_key, self._signer)
 
     def _commit(self, draft: _Draft) -> list[Frame]:
         self._position, self._ratchet = draft.position, draft.ratchet
-        if draft.successor is not None and self._epochs is not None:
+        if draft.successor is not None:
             # From here on only the new key signs; the old one is kept until its last seal is known to be durable.
             self._use(draft.successor)
-            self._epochs.handed_over(draft.successor, draft.t_ms, draft.position.size)
+            if self._epochs is not None:
+                self._epochs.handed_over(draft.successor, draft.t_ms, draft.position.size)
         return draft.frames
 
     def _use(self, key: SealKey) -> None:
@@ -295,29 +324,30 @@ class Sealer:
             writer_id=self._writer_id,
             boot_id=self._boot_id,
             previous_end=previous_end,
-            epoch=self._seal_key.epoch,
-            epoch_key=self._seal_key.public,
-            epoch_certificate=self._seal_key.certificate,
+            epoch=draft.key.epoch,
+            epoch_key=draft.key.public,
+            epoch_certificate=draft.key.certificate,
             commitment=commitment(secret),
             shares=shares,
             range_hashes=at.tree.hashes,
         )
         self._clear(draft, Kind.SEGMENT_OPEN, body, t_ms)
-        at.epoch, at.epoch_key = self._seal_key.epoch, self._seal_key.public
+        at.epoch, at.epoch_key = draft.key.epoch, draft.key.public
         return Ratchet.from_secret(secret)
 
     def _close_body(self, draft: _Draft, reason: CloseReason) -> SegmentClose:
         at = draft.position
         return SegmentClose(at.segment_number, at.segment, at.segment_entries, reason)
 
-    def _seal(self, draft: _Draft, t_ms: int) -> None:
+    def _seal(self, draft: _Draft, t_ms: int, *, hand_over: bool = True) -> None:
         at = draft.position
         header = self._header(draft, Kind.SEAL, t_ms)
-        key = self._seal_key
-        following = self._epochs.successor(key, t_ms, at.size, self._entropy) if self._epochs else None
+        key = draft.key
+        epochs = self._epochs if hand_over else None
+        following = epochs.successor(key, t_ms, at.size, self._entropy) if epochs else None
         next_key = ZERO_HASH if following is None else following.public
         seal = Seal(key.epoch, at.size, at.tree.root(), next_key)
-        signature = self._signer.sign(seal_message(self._origin, header.to_bytes(), seal.unsigned()))
+        signature = draft.signer.sign(seal_message(self._origin, header.to_bytes(), seal.unsigned()))
         draft.add(encode_frame(header, seal.unsigned() + signature, at.segment), t_ms)
         if following is not None:
             at.epoch, at.epoch_key = following.epoch, following.public

@@ -36,6 +36,7 @@ class App:
                 office.keys,
                 office.vault,
                 office.subjects,
+                office.log_keys,
                 office.origin,
                 office.quarantine,
                 office.paths.audit,

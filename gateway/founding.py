@@ -17,20 +17,13 @@ from gateway.engine.clock import Clock
 from gateway.engine.hub import Hub
 from gateway.engine.journal import Journal
 from gateway.engine.keys import check_names
+from gateway.engine.log_keys import KeyFile
+from gateway.engine.log_opening import ORIGIN_META, QUARANTINE_META, next_origin
 from gateway.engine.reimport import Reimport, Reimported, read_logs
 from gateway.engine.revive import Revival
 from gateway.engine.vaultkey import create_vault_key
 from gateway.model.principal import PrincipalKind
-from gateway.office import (
-    ORIGIN_META,
-    QUARANTINE_META,
-    Office,
-    Paths,
-    next_origin,
-    open_office,
-    open_store,
-    read_signers,
-)
+from gateway.office import Office, Paths, open_office, open_store
 from gateway.settings import Settings
 from gateway.store.cipher import create_key
 from gateway.store.port import Record, Refused
@@ -143,8 +136,7 @@ async def go_on(
             **asdict(done),
         }
         await office.store.put_meta(QUARANTINE_META, None, (Record("quarantine_lifted", body),))
-        signers = read_signers(office.paths.log_key)
-    vkey = next(str(signer.key) for signer in signers if signer.name == office.origin)
+        vkey = str(office.log_keys.signer.key)
     return (
         f"{_said(done, log_read=key is not None)} Writes go on. The audit log is {office.origin}; pin its key in your"
         f" trust policy: log {vkey}"
@@ -164,7 +156,9 @@ async def _take_back(office: Office, clock: Clock, chance: Chance, key: Recipien
     work = Reimport(journal, Revival(office.store, StoredDefinitions(())))
     if key is None:
         return await work.apply(None)
-    earlier = [signer.name for signer in read_signers(office.paths.log_key) if signer.name != office.origin]
+    # A log may have had several keys.
+    names = dict.fromkeys(signer.name for signer in KeyFile(office.paths.log_key).read())
+    earlier = [name for name in names if name != office.origin]
     folders = [log_folder(office.paths.audit, origin) for origin in earlier]
     try:
         return await work.apply(read_logs([DiskDirectory(folder) for folder in folders if folder.is_dir()], key))

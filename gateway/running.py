@@ -148,6 +148,7 @@ async def _engine(
         alert=lambda name, reason: assembly.hub.alert(name, None, reason),
         anchoring=office.anchoring,
     )
+    office.log_keys.on_change = keeper.hasten
     housekeeping = Housekeeping(
         office.store, office.keys, ports.clock, retention_seconds=settings.retention.operations_seconds
     )
@@ -158,7 +159,8 @@ async def _engine(
     gateway.doorkeeper.log_refusal = keeper.refusal
     unsettled = await assembly.recovery.take_over(restored=office.quarantine is not None)
     log.info("taken_over", unsettled=unsettled)
-    site = Site(SitePorts(gateway, office.keys, office.vault, settings, ports.clock, office.store, keeper))
+    log_parts = keeper, office.subjects, office.log_keys
+    site = Site(SitePorts(gateway, office.keys, office.vault, settings, ports.clock, office.store, *log_parts))
     services.start(assembly.recovery.run(), "recovery")
     services.start(keeper.run(), "log keeper")
     services.start(housekeeping.run(), "housekeeping")

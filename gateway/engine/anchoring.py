@@ -1,5 +1,6 @@
 """What keeps the log's heads elsewhere, and what became of each head there: recorded by the writer, between seals."""
 
+import errno
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,13 +9,13 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from audit.bodies import AnchorResult, Body
+from audit.bodies import AnchorResult, Body, KeyChange
 from audit.checkpoint import HISTORY, Checkpoint, Published
 from audit.cosign import CosignerKey, cosigned_at, signature_lines
-from audit.disk import Directory, DiskDirectory
+from audit.disk import Directory, DiskDirectory, DiskFile
 from audit.head import Head
 from audit.inputs import read_input
-from audit.keyring import KeyProblem
+from audit.keyring import KeyProblem, SealKey
 from audit.note import BadNote
 from audit.record import Frame, Kind
 from audit.seal import Sealer
@@ -72,6 +73,23 @@ class Cosigners(Protocol):
         ...
 
 
+class AnchorFolder(DiskDirectory):
+    """Where checkpoints are kept elsewhere. A folder that the settings name is never made: it may be a disk that is not
+    mounted, and an empty one in its place would look as if nothing had been kept there.
+    """
+
+    def __init__(self, path: Path, anchor: Path) -> None:
+        """`path` is where this log's checkpoints lie, `anchor` the folder of the settings: itself, or one above it."""
+        super().__init__(path)
+        self._anchor = anchor
+
+    def open(self, name: str, *, fresh: bool = False) -> DiskFile:
+        if not self._anchor.is_dir():
+            reason = "the folder is missing; put it back with what was in it, or mount its disk"
+            raise FileNotFoundError(errno.ENOENT, reason, str(self._anchor))
+        return super().open(name, fresh=fresh)
+
+
 class NotedSealer:
     """A sealer that also seals what anchors answered: each entry comes with the next seal, so that it is signed.
 
@@ -108,6 +126,9 @@ class NotedSealer:
     def note(self, body: Body, kind: Kind) -> None:
         """Have a clear entry made with the next seal. Called on another thread than the writer's."""
         self._waiting.append((body, kind))
+
+    def rekey(self, change: KeyChange, fresh: SealKey, t_ms: int) -> Sequence[Frame]:
+        return [*self._noted(t_ms), *self._sealer.rekey(change, fresh, t_ms)]
 
     def seal(self, t_ms: int) -> Sequence[Frame]:
         return [*self._noted(t_ms), *self._sealer.seal(t_ms)]

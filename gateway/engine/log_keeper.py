@@ -19,6 +19,7 @@ from audit.note import BadNote
 from audit.patience import SilentSink
 from gateway.engine.anchoring import Answer, Cosigned, Cosigners, NotedSealer, Taken
 from gateway.engine.clock import Clock
+from gateway.engine.log_keys import LogKeys
 from gateway.engine.log_retention import LogRetention, tried
 from gateway.engine.ports import Points
 from gateway.engine.tasks import Tasks
@@ -74,6 +75,7 @@ class Anchoring:
     epochs: EpochKeys | None = None
     retention: LogRetention | None = None
     """None: everything is kept."""
+    keys: LogKeys | None = None
 
 
 NO_ANCHORING = Anchoring()
@@ -113,6 +115,7 @@ class LogKeeper:
         self._tasks = Tasks(lambda name, error: log.error("audit_task_failed", task=name, error=repr(error)))
         self._retaining: asyncio.Task[int | LogError | OSError] | None = None
         self._moved_boot_ms = self._retain_boot_ms = clock.boot_ms()
+        self._hurried = False
         self.lag_frames = 0
         """Frames that were waiting when the exporter last looked."""
 
@@ -156,8 +159,9 @@ class LogKeeper:
                         await self._store.seal()
                     await self._collect()
                     # Not while witnesses look at the last one: their cosignatures belong under that one.
-                    if self._asking is None and now_ms - published_ms >= self._cadence.checkpoint_seconds * 1000:
-                        published_ms = now_ms
+                    due = self._hurried or now_ms - published_ms >= self._cadence.checkpoint_seconds * 1000
+                    if self._asking is None and due:
+                        published_ms, self._hurried = now_ms, False
                         await self.publish()
                     self._ask()
                     await self._retain(now_ms)
@@ -241,6 +245,8 @@ class LogKeeper:
             self._unwell(_CHECKPOINT, "audit_checkpoint_failed", error.strerror or str(error))
             return
         self._well(_CHECKPOINT)
+        if self._anchoring.keys is not None:
+            self._anchoring.keys.settle()
         if published is not None:
             self._newest = published
             self._hear(published, self._answers(published))
@@ -332,6 +338,10 @@ class LogKeeper:
             log.error(name, reason=reason)
             self._alert(name, reason)
         self._told[what] = reason
+
+    def hasten(self) -> None:
+        """Publish a checkpoint in the next round."""
+        self._hurried = True
 
     def stop(self) -> None:
         """End the loop after the round under way."""

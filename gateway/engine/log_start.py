@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from audit.bodies import Recovery, Succession
+from audit.bodies import RECIPIENTS, KeyChange, Recovery, SegmentOpen, Succession
 from audit.disk import Directory, LogError
 from audit.epochs import EpochKeys, KeyLost, SealKeyStore
 from audit.export import Row
 from audit.head import Head
-from audit.keyring import Entropy, SealKey
-from audit.log import files_head
+from audit.keyring import Entropy, Recipient, SealKey, digest_of
+from audit.log import files_head, read_open, segments
 from audit.note import NoteSigner
+from audit.record import parse
 from audit.recover import Join, check_join, recover, statement_of_loss
 from audit.seal import Sealer
 from gateway.engine.anchoring import NotedSealer
@@ -21,6 +22,8 @@ from gateway.store.port import Record, Store
 log = structlog.get_logger(__name__)
 
 TAIL_MAX = 1_000_000
+READERS_BY = "audit.recipients"
+"""Who decides on readers, as the log has it: whoever may change that setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Found:
     """Where the files end."""
     earlier: Head | None = None
     """Where the store saw the end of another log, which this one follows."""
+    readers: bytes | None = None
+    """Digest of the list to which the newest segment is sealed; None if there is none, or it cannot be read."""
 
 
 async def find_log(store: Store, directory: Directory, origin: str, boot_id: str) -> Found:
@@ -50,7 +55,28 @@ async def find_log(store: Store, directory: Directory, origin: str, boot_id: str
     if head is not None and head.origin != origin:
         head, earlier = None, head
     files = files_head(directory, origin)
-    return Found(check_join(files, rows, head), head, recoveries, files, earlier)
+    return Found(check_join(files, rows, head), head, recoveries, files, earlier, _readers(directory, rows))
+
+
+def _readers(directory: Directory, rows: Sequence[Row]) -> bytes | None:
+    firsts = [row.segment for row in rows if row.segment == row.seq]
+    try:
+        if not firsts:
+            known = segments(directory)
+            return read_open(directory, known[-1]).recipients_digest() if known else None
+        opening = next(row.data for row in rows if row.seq == firsts[-1])
+        (entry,) = parse(opening).entries(opening)
+        return SegmentOpen.from_bytes(entry.body).recipients_digest()
+    except (LogError, ValueError, OSError):
+        return None
+
+
+def reader_changes(found: Found, recipients: Sequence[Recipient]) -> tuple[KeyChange, ...]:
+    """What the next opening says of who may read, where the settings name other readers than the log was sealed to."""
+    now = digest_of(tuple(recipients))
+    if found.readers is None or found.head is None or found.readers == now:
+        return ()
+    return (KeyChange(RECIPIENTS, found.readers, now, READERS_BY),)
 
 
 def say_loss(*lost: Head | None) -> tuple[Succession, ...]:
@@ -103,10 +129,14 @@ async def start_log(
     now_ms: int,
     quarantine: str | None,
     seal_key_lost: bool = False,
+    changes: Sequence[KeyChange] = (),
 ) -> NotedSealer:
-    """Open a segment with what recovery found, and record the start. Raises Unavailable, StoreUnknown."""
+    """Open a segment with what recovery found and what keys changed, and record the start.
+
+    Raises Unavailable, StoreUnknown.
+    """
     noted = NotedSealer(sealer)
-    await store.attach(noted, sealer.start(now_ms, recovery=recoveries))
+    await store.attach(noted, sealer.start(now_ms, recovery=recoveries, changes=changes))
     body = {"at": now_ms, "origin": sealer.origin, "quarantine": quarantine}
     if seal_key_lost:
         body["seal_key"] = "lost"

@@ -71,5 +71,9 @@ POINTS = (
     "export.before_write",
     "export.after_sync",
     "export.before_prune",
+    "rekey.key_stored",
+    "rekey.seal_key_stored",
+    "rekey.committed",
+    "rekey.settled",
 )
 """Every point of the engine. The store has its own list."""

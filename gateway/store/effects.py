@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.model.operation import Receipt
 from gateway.store.codec import raw_id
-from gateway.store.port import Cipher, PayloadKind, SealedFrame
+from gateway.store.port import Cipher, PayloadKind, Rekeying, SealedFrame
 from gateway.store.records import Draft
 from gateway.store.sql import Row
 from gateway.store.view import Known, Lost
@@ -68,6 +68,8 @@ class Effects:
     """New subject keys by handle."""
     erased: dict[bytes, tuple[bytes, str]] = field(default_factory=dict)
     """Tag, and who asked, by the handle of a subject key that goes."""
+    rekey: Rekeying | None = None
+    """Makes the frames with which the log goes on under another key, and what is to be kept of that."""
     pruned: list[tuple[str | None, int]] = field(default_factory=list)
 
     def record(self, draft: Draft, chain: Known | None, *, answers: bool) -> None:
@@ -100,7 +102,7 @@ class Effects:
     @property
     def sealing(self) -> bool:
         """The sealer has something to do."""
-        return bool(self.lines or self.erased or self.seal or self.heartbeat or self.close)
+        return bool(self.lines or self.erased or self.rekey or self.seal or self.heartbeat or self.close)
 
     def _rows(self) -> Sequence[Sequence[Any] | Mapping[Any, Any]]:
         every: tuple[Sequence[Any] | Mapping[Any, Any], ...] = (

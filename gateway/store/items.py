@@ -13,7 +13,7 @@ from gateway.model.problem import Code, ensure
 from gateway.store import statements
 from gateway.store.codec import raw_id, short_hash
 from gateway.store.effects import Effects
-from gateway.store.port import Admission, Admitted, Change, Changed, LostOperation, SealedFrame, Sealer
+from gateway.store.port import Admission, Admitted, Change, Changed, LostOperation, Rekeying, SealedFrame, Sealer
 from gateway.store.records import Draft
 from gateway.store.view import Known, View, Wants
 
@@ -220,6 +220,20 @@ class Seal(Base):
         effects.close |= self.close
         effects.seal |= not (self.heartbeat or self.close)
         return only(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rekey(Base):
+    """The log goes on under another key."""
+
+    work: Rekeying
+
+    def rule(self, view: View, effects: Effects) -> Promise:
+        if effects.rekey is not None:
+            return only(reply=False)
+        effects.rekey = self.work
+        self.record(view, effects)
+        return only(reply=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ a transaction failed in any other way; what is on disk is unknown, the store is 
 that the next start reads what is there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -243,6 +243,11 @@ class Sealer(Protocol):
     def close(self, t_ms: int) -> Sequence[SealedFrame]: ...
 
 
+Rekeying = Callable[[int], tuple[Sequence[SealedFrame], Mapping[str, bytes]]]
+"""Given the time in milliseconds, has the attached sealer go on under another log key: its frames, and named values
+that are stored with them. Called by the writer; what it raises ends the store."""
+
+
 class Cipher(Protocol):
     """Encrypts what is stored with the data key; `context` binds the ciphertext to its row."""
 
@@ -335,6 +340,13 @@ class Store(Protocol):
         """Delete a person's key and have the log say so, sealed, in the same transaction. Its tag, None if none.
 
         `by` has at most 255 bytes; `records` is not empty: without a log nothing may be erased silently.
+        """
+        ...
+
+    async def rekey(self, work: Rekeying, records: Sequence[Record]) -> bool:
+        """Let the log go on under another key, in one transaction with what `work` wants kept.
+
+        `records` is not empty, and comes under the old key. False if another change came first: nothing was done.
         """
         ...
 

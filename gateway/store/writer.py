@@ -202,6 +202,10 @@ class Writer:
                 effects.receipts[line.item] = Receipt(origin, frame.seq, frame.leaf.hex())
         for tag, by in effects.erased.values():
             effects.frames.extend(sealer.erase_subject(tag, by, now))
+        if effects.rekey is not None:
+            frames, kept = effects.rekey(now)
+            effects.frames.extend(frames)
+            effects.meta.update(kept)
         if effects.heartbeat:
             effects.frames.extend(sealer.heartbeat(now))
         if effects.seal:

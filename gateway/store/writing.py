@@ -23,6 +23,7 @@ from gateway.store.items import (
     PutCredential,
     PutKey,
     PutMeta,
+    Rekey,
     RemoveCredential,
     Retire,
     RevokeKey,
@@ -36,6 +37,7 @@ from gateway.store.port import (
     Changed,
     LostOperation,
     Record,
+    Rekeying,
     SealedFrame,
     Sealer,
     StoredCredential,
@@ -145,6 +147,12 @@ class Writes(ABC):
         ensure(records, "an erasure goes with a record of it")
         ensure(len(by.encode()) <= BY_BYTES_MAX, "who asked fits its field of the entry")
         reply: bytes | None = await self._submit(EraseSubject(handle, by, drafts=drafts(records)))
+        return reply
+
+    async def rekey(self, work: Rekeying, records: Sequence[Record]) -> bool:
+        """Let the log go on under another key; False, and no record, if another change is in the same transaction."""
+        ensure(records, "a change of keys goes with a record of it")
+        reply: bool = await self._submit(Rekey(work, drafts=drafts(records)))
         return reply
 
     async def put_meta(self, name: str, value: bytes | None, records: Sequence[Record]) -> None:

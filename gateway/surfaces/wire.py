@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from audit.rotate import Rotated
+from audit.trust import TrustPolicy
 from gateway.core.guidance import guidance, next_step
 from gateway.core.judge import claim
 from gateway.core.steps import steps_of
@@ -214,6 +216,17 @@ def key_document(line: KeyLine) -> dict[str, Any]:
         "expires_at": instant(line.expires_ms),
         "revoked_at": instant(line.revoked_ms),
         "usable": line.usable,
+    }
+
+
+def key_change_document(rotated: Rotated, policy: TrustPolicy) -> dict[str, Any]:
+    """A new key of the audit log, and what auditors need to go on."""
+    return {
+        "origin": rotated.new_key.name,
+        "cut": rotated.cut,
+        "old_key": str(rotated.old_key),
+        "new_key": str(rotated.new_key),
+        "policy": policy.to_text(),
     }
 
 

@@ -1028,6 +1028,42 @@ async def test_nothing_is_erased_that_the_log_could_not_say(store: Any) -> None:
     assert await store.subject(one.handle) == one
 
 
+async def test_a_change_of_the_log_s_key_and_what_is_kept_of_it_are_one_transaction(place: Place) -> None:
+    store, sealer = await place.open(attached=False), PlainSealer()
+    await attach(store, sealer)
+
+    def work(now_ms: int) -> tuple[Sequence[Any], dict[str, bytes]]:
+        return [*sealer.seal(now_ms), *sealer.start(now_ms)], {"log_keys": b"second"}
+
+    assert await store.rekey(work, [record(None, "changed")])
+    assert await store.meta("log_keys") == b"second"
+    frames = [orjson.loads(item.frame) for item in await store.tail(100)]
+    assert [frame["kind"] for frame in frames] == ["open", "data", "seal", "open"]
+    assert [body["ev"] for body in await bodies(store)] == ["changed"]
+    # Two that meet in one transaction: the later one is turned away, whole. In two, both are made.
+    said, not_said = [record(None, "once more")], [record(None, "and again")]
+    first, second = await asyncio.gather(store.rekey(work, said), store.rekey(work, not_said))
+    told = [body["ev"] for body in await bodies(store)]
+    assert (first, second) == (True, told == ["changed", "once more", "and again"])
+    opened = [item for item in await store.tail(100) if b'"open"' in item.frame]
+    assert len(opened) == 1 + len(told)
+    with pytest.raises(BrokenInvariantError):
+        await store.rekey(work, [])
+    await store.close_log()
+    with pytest.raises(Unavailable):
+        await store.rekey(work, not_said)
+
+
+async def test_a_change_of_the_log_s_key_that_fails_ends_the_store_and_leaves_nothing(place: Place, store: Any) -> None:
+    def broken(_now_ms: int) -> tuple[Sequence[Any], dict[str, bytes]]:
+        raise ValueError("planted")
+
+    with pytest.raises(StoreUnknown):
+        await store.rekey(broken, [record(None, "changed")])
+    await place.dead(store)
+    assert await bodies(await place.open()) == []
+
+
 async def test_key_put_and_revoked_in_one_batch_ends_as_the_last_call_says(store: Any) -> None:
     one = StoredKey("k1", b"h" * 32, PrincipalKind.CALLER, "agent-a", "ann", START_MS)
     _, revoked = await asyncio.gather(store.put_key(one, ()), store.revoke_key("k1", START_MS + 9, ()))

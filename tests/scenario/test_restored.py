@@ -10,7 +10,8 @@ import pytest
 
 from audit.trust import TrustPolicy
 from fixtures.service.server import DeployService
-from gateway.office import Paths, read_signers
+from gateway.engine.log_keys import KeyFile
+from gateway.office import Paths
 from tests.scenario.kit import (
     ORIGIN,
     READ,
@@ -49,7 +50,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 def trusted(home: Home) -> Path:
     """A policy that pins the keys of every log that this gateway ever had, as an operator would after a recovery."""
-    keys = tuple(signer.key for signer in read_signers(Paths(home.data).log_key))
+    keys = tuple(signer.key for signer in KeyFile(Paths(home.data).log_key).read())
     file = home.folder / "trust-all.policy"
     file.write_text(TrustPolicy(keys).to_text())
     return file

@@ -25,8 +25,13 @@ Remote = Callable[[Client], Awaitable[Answer]]
 Local = Callable[[Opened], Awaitable[Any]]
 
 
-async def _administer(context: Context, remote: Remote, local: Local) -> Any:  # noqa: ANN401 - any JSON value
-    """Ask the running gateway; if none runs, open the data folder, which then nobody else has."""
+async def administer(
+    context: Context, remote: Remote, local: Local, *, once: str = "List what is there before you do it again."
+) -> Any:  # noqa: ANN401 - any JSON value
+    """Ask the running gateway; if none runs, open the data folder, which then nobody else has.
+
+    `once` says what to do where the answer was lost.
+    """
     client = Client(context.address(), context.key_if_any())
     try:
         answer = await remote(client)
@@ -34,7 +39,7 @@ async def _administer(context: Context, remote: Remote, local: Local) -> Any:  #
         async with context.composition.open(context.settings()) as opened:
             return await local(opened)
     except AnswerLost as lost:
-        fail(f"The gateway's answer was lost ({lost}). List what is there before you do it again.", Exit.UNKNOWN)
+        fail(f"The gateway's answer was lost ({lost}). {once}", Exit.UNKNOWN)
     if answer.is_problem:
         if answer.status == 401 and not context.as_json:
             fail("The gateway runs, so this needs a person's key: set GATEWAY_KEY to it.", Exit.REFUSED)
@@ -61,10 +66,10 @@ def create(
     body = {"kind": kind.value, "name": name, "owner": owner or name, "expires_at": expires}
 
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
-        made = await opened.keys.create(kind, name, owner or name, by=_operator(), expires_ms=_expiry(expires))
+        made = await opened.keys.create(kind, name, owner or name, by=operator(), expires_ms=_expiry(expires))
         return {"key": made.text, "line": key_document(made.line)}
 
-    made = context.run(_administer(context, lambda client: client.call("POST", "/v1/keys", body=body), local))
+    made = context.run(administer(context, lambda client: client.call("POST", "/v1/keys", body=body), local))
     if as_json:
         context.print_json(made)
         return
@@ -90,7 +95,7 @@ def list_keys(*, as_json: JsonFlag = False) -> None:
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
         return {"keys": [key_document(line) for line in opened.keys.list()]}
 
-    found = context.run(_administer(context, lambda client: client.call("GET", "/v1/keys"), local))
+    found = context.run(administer(context, lambda client: client.call("GET", "/v1/keys"), local))
     if as_json:
         context.print_json(found)
         return
@@ -121,9 +126,9 @@ def revoke(
     key_id = key.removeprefix("gwk_")[:10]
 
     async def local(opened: Opened) -> None:
-        await opened.keys.revoke(key_id, by=_operator())
+        await opened.keys.revoke(key_id, by=operator())
 
-    context.run(_administer(context, lambda client: client.call("DELETE", f"/v1/keys/{segment(key_id)}"), local))
+    context.run(administer(context, lambda client: client.call("DELETE", f"/v1/keys/{segment(key_id)}"), local))
     if as_json:
         context.print_json({"key_id": key_id, "revoked": True})
         return
@@ -152,11 +157,11 @@ def set_credential(
     body = {"kind": kind, "value": value, "origin": bound, "header_name": header_name}
 
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
-        line = await opened.vault.set(name, kind, value, origin=bound, by=_operator(), header_name=header_name)
+        line = await opened.vault.set(name, kind, value, origin=bound, by=operator(), header_name=header_name)
         return credential_document(line)
 
     made = context.run(
-        _administer(context, lambda client: client.call("PUT", f"/v1/credentials/{segment(name)}", body=body), local)
+        administer(context, lambda client: client.call("PUT", f"/v1/credentials/{segment(name)}", body=body), local)
     )
     if as_json:
         context.print_json(made)
@@ -190,7 +195,7 @@ def list_credentials(*, as_json: JsonFlag = False) -> None:
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
         return {"credentials": [credential_document(line) for line in opened.vault.list()]}
 
-    found = context.run(_administer(context, lambda client: client.call("GET", "/v1/credentials"), local))
+    found = context.run(administer(context, lambda client: client.call("GET", "/v1/credentials"), local))
     if as_json:
         context.print_json(found)
         return
@@ -210,16 +215,16 @@ def remove(
     context.as_json = as_json
 
     async def local(opened: Opened) -> None:
-        if not await opened.vault.remove(name, by=_operator()):
+        if not await opened.vault.remove(name, by=operator()):
             fail("There is no credential of that name.", Exit.REFUSED)
 
-    context.run(_administer(context, lambda client: client.call("DELETE", f"/v1/credentials/{segment(name)}"), local))
+    context.run(administer(context, lambda client: client.call("DELETE", f"/v1/credentials/{segment(name)}"), local))
     if as_json:
         context.print_json({"name": name, "removed": True})
         return
     context.out.print(f"Removed {name}.", markup=False)
 
 
-def _operator() -> str:
+def operator() -> str:
     """Who works on a stopped gateway: the user of the operating system."""
     return f"os:{getpass.getuser()}"

@@ -9,6 +9,7 @@ from typing import Protocol
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.keys import Keys
+from gateway.engine.log_keys import LogKeys
 from gateway.engine.subjects import Subjects
 from gateway.engine.vault import Vault
 from gateway.settings import Settings
@@ -23,6 +24,7 @@ class Opened:
     keys: Keys
     vault: Vault
     subjects: Subjects
+    log_keys: LogKeys
     origin: str
     quarantine: str | None
     log_folder: Path

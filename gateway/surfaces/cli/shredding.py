@@ -1,9 +1,11 @@
 """`gateway subjects`: erase what the audit log holds of a person."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from gateway.surfaces.cli.administering import administer, operator
+from gateway.surfaces.cli.composition import Opened
 from gateway.surfaces.cli.context import Exit, JsonFlag, current
 
 subjects = typer.Typer(no_args_is_help=True, help="People whose personal fields the audit log carries in boxes.")
@@ -18,23 +20,35 @@ def _group() -> None:
 def shred(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The person, as the records' boxes were made for.")],
     *,
-    by: Annotated[str, typer.Option(help="Who decided it; written into the log.")] = "operator",
+    by: Annotated[
+        str | None, typer.Option(help="Who decided it; written into the log. A running gateway adds who asked.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Erase a person's fields in the log of a stopped gateway: the key goes, the log says so, every hash stays valid.
+    """Erase a person's fields in the audit log: the key goes, the log says so, every hash stays valid.
 
-    Copies of the database and of the key file hold the key as well: they are part of what was promised. Ends with 1 if
-    there is no key of that person: erased before, or never recorded.
+    A running gateway is asked, under a person's key. Copies of the database and of the key file hold the key as well:
+    they are part of what was promised. Ends with 1 if there is no key of that person: erased before, or never recorded.
     """
     context = current()
+    context.as_json = as_json
+    body = {"subject": subject, "decided_by": by}
 
-    async def work() -> tuple[bytes, ...]:
-        async with context.composition.open(context.settings()) as opened:
-            return await opened.subjects.shred(subject, by=by)
+    async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
+        tags = await opened.subjects.shred(subject, by=by or operator())
+        return {"erased": [tag.hex() for tag in tags]}
 
-    tags = [tag.hex() for tag in context.run(work())]
+    done = context.run(
+        administer(
+            context,
+            lambda client: client.call("POST", "/v1/subjects/shred", body=body),
+            local,
+            once="Ask again: what was erased stays erased.",
+        )
+    )
+    tags = done["erased"]
     if as_json:
-        context.print_json({"erased": tags})
+        context.print_json(done)
     else:
         told = f"Erased; the audit log names it {', '.join(tags)}." if tags else "There is no key of that person."
         context.out.print(told, markup=False)

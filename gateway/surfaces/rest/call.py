@@ -14,6 +14,8 @@ from gateway.engine.clock import Clock
 from gateway.engine.gateway import Gateway
 from gateway.engine.keys import Keys
 from gateway.engine.log_keeper import LogKeeper
+from gateway.engine.log_keys import LogKeys
+from gateway.engine.subjects import Subjects
 from gateway.engine.vault import Vault
 from gateway.model.principal import Principal
 from gateway.model.problem import Code, FieldError, Problem, present
@@ -40,6 +42,8 @@ class SitePorts:
     clock: Clock
     store: Store
     keeper: LogKeeper
+    subjects: Subjects
+    log_keys: LogKeys
 
 
 @dataclass(slots=True)

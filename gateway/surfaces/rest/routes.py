@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from gateway.surfaces import documents
-from gateway.surfaces.rest import administration, health, operations
+from gateway.surfaces.rest import administration, health, log_upkeep, operations
 from gateway.surfaces.rest.call import Call, Reply
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -150,6 +150,15 @@ ROUTES: tuple[Route, ...] = (
         "DELETE", "/v1/credentials/{name}", administration.remove_credential, "Forget a credential.",
         {204: None}, (403, 404, 422, 503), parameters={"name": CREDENTIAL_SCHEMA}, person=True,
         operation_id="removeCredential",
+    ),
+    Route(
+        "POST", "/v1/subjects/shred", log_upkeep.shred_subject, "Erase what the audit log holds of a person.",
+        {200: log_upkeep.ShredReport}, (400, 403, 408, 413, 415, 422, 503), body=log_upkeep.ShredRequest, person=True,
+        operation_id="shredSubject",
+    ),
+    Route(
+        "POST", "/v1/audit/rotate-keys", log_upkeep.change_log_key, "Let the audit log go on under a new key.",
+        {200: log_upkeep.KeyChangeDocument}, (403, 422, 503), person=True, operation_id="rotateLogKey",
     ),
     Route(
         "GET", "/healthz", health.healthz, "The process runs.", {200: Health}, (422,), open=True,

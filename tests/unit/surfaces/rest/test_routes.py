@@ -85,6 +85,8 @@ async def test_a_callers_key_opens_no_route_for_people_whatever_it_sends(door: D
         "/v1/credentials",
         "/v1/credentials/{name}",
         "/v1/operations/{id}/attest",
+        "/v1/subjects/shred",
+        "/v1/audit/rotate-keys",
     }
     for route in PEOPLE_ONLY:
         if route.path.endswith("/attest"):
