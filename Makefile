@@ -17,7 +17,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check fmt cover docs bench soak wheel lock upgrade clean
+.PHONY: help demo test races check fmt cover docs bench soak wheel lock upgrade clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: $(MADE)/runtime ## real requests whose answers are lost, cut and delayed, 
 
 test: $(MADE)/dev ## every test, on all cores, in random order
 	@$(PYTEST) $(ARGS)
+
+races: $(MADE)/dev ## rounds by the hundred of what must happen once; CI runs these too
+	@$(PYTEST) -m races --timeout 1800 $(ARGS)
 
 check: $(MADE)/dev ## lint, format, types, and who may import whom
 	@$(BIN)/ruff check $(SOURCES)

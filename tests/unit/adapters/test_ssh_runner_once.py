@@ -1,9 +1,8 @@
-"""At most one execution: under races, kills and freezes at every named step, cut and damaged deliveries."""
+"""At most one execution: under kills and freezes at every named step, cut and damaged deliveries."""
 
 import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,8 @@ import pytest
 
 from adapters.ssh.runner import load_runner
 from adapters.ssh.runner_call import Verb
-from adapters.ssh.runner_command import command_of
 from adapters.ssh.runner_wire import Meaning, RemotePhase, meaning
 from tests.unit.adapters.remote_host import SHELLS, Host, freeze_at, wait_until_stopped
-
-ROUNDS = 20
-ROUNDS_SOAK = 1_000
 
 # Each named step of `run`, and what a kill -9 there leaves behind.
 BEFORE_GATE = ("run-before-supervisor", "supervisor-started", "command-read", "before-gate")
@@ -28,7 +23,7 @@ IN_FENCE = ("fence-written", "fence-placed")
 ELSEWHERE = ("cancel-recorded", "floor-raised", "operation-set-aside", "store-written", "time-is-up")
 OF_RUN = (*BEFORE_GATE, *BEFORE_BEGIN, *BEGUN, *RECORDED, *IN_THE_COMMAND)
 TURNS = [(step, SHELLS[index % len(SHELLS)]) for index, step in enumerate(OF_RUN)]
-TURNS_SOAK = [(step, shell) for step in OF_RUN for shell in SHELLS if (step, shell) not in TURNS]
+OTHER_TURNS = [(step, shell) for step in OF_RUN for shell in SHELLS if (step, shell) not in TURNS]
 
 
 def _host(folder: Path, shell: str) -> Host:
@@ -41,69 +36,6 @@ def test_every_step_of_the_runner_has_its_place_in_these_tests() -> None:
     named = re.findall(r"^\s*: step (\S+)$", load_runner().text.decode(), re.MULTILINE)
 
     assert sorted(named) == sorted([*OF_RUN, *IN_FENCE, *ELSEWHERE])
-
-
-# ------------------------------------------------------------------------------------------------------------ races
-
-
-def _race(host: Host, rounds: int, second: str, *, spread: int, seconds: int) -> list[tuple[int, str, str]]:
-    """Rounds of a run and another call up to `spread` ms later: executions, and the phase each of them told."""
-    host.ask(Verb.STATUS)
-    command = command_of(["sh", "-c", f'echo "$GATEWAY_OPERATION" >>{host.ledger}'])
-    (host.folder / "command").write_bytes(command.text)
-    runner = next(Path(host.store, "bin").iterdir())
-    common = f"store={host.store} store_id={host.store_id} attempt=1 issued=5 keep=1 op=op_$i digest={command.digest}"
-    script = f"""
-    i=0
-    while [ $i -lt {rounds} ]; do
-        i=$((i + 1))
-        sh {runner} run {common} nonce=first$i 3<command 4</dev/null >>first &
-        n=$((i * 7 % {spread} + 1000))
-        sleep 0.${{n#1}}
-        sh {runner} {second} {common} nonce=second$i 3<command 4</dev/null >>second &
-        wait
-    done
-    """
-    subprocess.run(
-        [host.tools / "sh", "-c", script], env=host.environment, cwd=host.folder, check=True, timeout=seconds
-    )
-    told = [re.findall(r'"phase":"(\w+)"', (host.folder / name).read_text()) for name in ("first", "second")]
-    done = host.ledger.read_text().split() if host.ledger.exists() else []
-    assert len(told[0]) == len(told[1]) == rounds
-    return [(done.count(f"op_{i}"), told[0][i - 1], told[1][i - 1]) for i in range(1, rounds + 1)]
-
-
-def _two_claimants(host: Host, rounds: int, seconds: int) -> None:
-    assert set(_race(host, rounds, "run", spread=12, seconds=seconds)) == {(1, "exited", "exited")}
-
-
-def _run_and_fence(host: Host, rounds: int, spread: int, seconds: int) -> None:
-    seen = set(_race(host, rounds, "fence", spread=spread, seconds=seconds))
-
-    assert seen <= {(0, "fenced", "fenced"), (1, "exited", "exited"), (1, "exited", "running")}
-    assert {executions for executions, *_ in seen} == {0, 1}, "the two never met"
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_of_two_claimants_exactly_one_runs_and_both_tell_the_same(tmp_path: Path, shell: str) -> None:
-    _two_claimants(_host(tmp_path, shell), ROUNDS, 50)
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_of_run_and_fence_exactly_one_wins(tmp_path: Path, shell: str) -> None:
-    _run_and_fence(_host(tmp_path, shell), ROUNDS, 99, 50)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("shell", SHELLS)
-def test_many_times_of_two_claimants_exactly_one_runs(tmp_path: Path, shell: str) -> None:
-    _two_claimants(_host(tmp_path, shell), ROUNDS_SOAK, 3_000)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("shell", SHELLS)
-def test_many_times_of_run_and_fence_exactly_one_wins(tmp_path: Path, shell: str) -> None:
-    _run_and_fence(_host(tmp_path, shell), ROUNDS_SOAK, 99, 3_000)
 
 
 # ------------------------------------------------------------------------------------------------------------ kills
@@ -144,8 +76,8 @@ def test_killed_at_any_step_it_runs_at_most_once_and_tells_the_truth(tmp_path: P
     _killed_at(_host(tmp_path, shell), step)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize(("step", "shell"), TURNS_SOAK)
+@pytest.mark.races
+@pytest.mark.parametrize(("step", "shell"), OTHER_TURNS)
 def test_killed_at_any_step_under_the_other_shells(tmp_path: Path, step: str, shell: str) -> None:
     _killed_at(_host(tmp_path, shell), step)
 
@@ -216,7 +148,7 @@ def test_frozen_fenced_and_let_go_it_does_not_run(tmp_path: Path, step: str, she
     _frozen_at(_host(tmp_path, shell), step)
 
 
-@pytest.mark.soak
+@pytest.mark.races
 @pytest.mark.parametrize(
     ("step", "shell"), [(step, SHELLS[(i + j) % 3]) for i, step in enumerate(FROZEN) for j in (1, 2)]
 )
