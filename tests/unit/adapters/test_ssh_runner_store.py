@@ -327,10 +327,13 @@ def test_on_a_full_disk_nothing_is_started_and_with_room_it_runs(on_disk: Host, 
     assert (on_disk.ask(Verb.RUN).phase, on_disk.executions()) == (RemotePhase.EXITED, 1)
 
 
-def test_a_command_that_fills_the_disk_and_prints_on_leaves_its_exit_status(on_disk: Host, disk: Disk) -> None:
+@pytest.mark.parametrize("first", ["dd if=/dev/zero of={}/filler bs=4096 2>/dev/null;", ""], ids=["file", "output"])
+def test_a_command_that_fills_the_disk_and_prints_on_leaves_its_exit_status(
+    on_disk: Host, disk: Disk, first: str
+) -> None:
     on_disk.blocks_max = None if disk.mounted else 96
-    fill = f"dd if=/dev/zero of={disk.folder}/filler bs=4096 2>/dev/null"
-    answer = on_disk.ask(Verb.RUN, command=on_disk.marking(f"{fill}; yes | head -c 900000 || exit 8; exit 7"))
+    fill = first.format(disk.folder)
+    answer = on_disk.ask(Verb.RUN, command=on_disk.marking(f"{fill} yes | head -c 900000 || exit 8; exit 7"))
 
     assert (answer.phase, answer.fields["exit"]) == (RemotePhase.EXITED, 7)
     assert answer.fields["output_complete"] is False
