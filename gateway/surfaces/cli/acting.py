@@ -1,23 +1,21 @@
-"""Commands of callers: call, operations, runs, actions."""
+"""Commands of callers: call, operations, runs."""
 
 import asyncio
-import json
 import sys
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.markup import escape
 
 from gateway.core.ids import mint_key
 from gateway.core.strictjson import JsonError, parse
 from gateway.surfaces.cli.asking import ask, client_of, path_of, refused, segment
+from gateway.surfaces.cli.choosing import properties_of
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.context import Context, Exit, JsonFlag, check_seconds, current, fail, read_input
-from gateway.surfaces.cli.render import exit_code, print_operation, print_operations, print_table
+from gateway.surfaces.cli.render import exit_code, print_operation, print_operations
 
 operations = typer.Typer(no_args_is_help=True, help="Read, settle and cancel operations.")
 runs = typer.Typer(no_args_is_help=True, help="Read what a run has done so far.")
-actions = typer.Typer(no_args_is_help=True, help="See what this key may run.")
 
 OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="An id, `op_…`.")]
 POLL_SECONDS = 20.0
@@ -167,7 +165,7 @@ async def _argument_types(client: Client, action: str) -> dict[str, Any]:
         fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
     if answer.is_problem:
         refused(answer)
-    properties = _properties(answer.document)
+    properties = properties_of(answer.document)
     return {name: schema.get("type") for name, schema in properties.items() if isinstance(schema, dict)}
 
 
@@ -210,12 +208,6 @@ def _print(context: Context, document: Any) -> None:  # noqa: ANN401 - any JSON 
         context.print_json(document)
     else:
         print_operation(context.out, document)
-
-
-def _properties(action: dict[str, Any]) -> dict[str, Any]:
-    schema = action["input_schema"]
-    found = schema.get("properties") if isinstance(schema, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 @operations.command("list")
@@ -359,54 +351,3 @@ def show_run(
         return
     print_operations(context.out, answer.document["operations"])
     context.out.print(answer.document["guidance"], markup=False)
-
-
-@actions.command("list")
-def list_actions(*, as_json: JsonFlag = False) -> None:
-    """List the actions that this key may run."""
-    context = current()
-    context.as_json = as_json
-    answer = context.run(ask(client_of(context), "GET", "/v1/actions"))
-    if as_json:
-        context.print_json(answer.document)
-        return
-    rows = [(item["name"], item["effect"], item["service"], item["description"]) for item in answer.document["actions"]]
-    print_table(context.out, ("action", "effect", "service", "description"), rows, empty="This key may run no action.")
-
-
-@actions.command("show")
-def show_action(
-    name: Annotated[str, typer.Argument(metavar="ACTION", help="Name of an action.")], *, as_json: JsonFlag = False
-) -> None:
-    """Show one action: its arguments, and what happens to repeats."""
-    context = current()
-    context.as_json = as_json
-    document = context.run(ask(client_of(context), "GET", f"/v1/actions/{segment(name)}")).document
-    if as_json:
-        context.print_json(document)
-        return
-    context.out.print(
-        f"[bold]{escape(document['name'])}[/]  {document['effect']}  service {escape(document['service'])}"
-    )
-    context.out.print(f"  {document['description']}\n  {document['repeat']}", markup=False)
-    if document["steps"]:
-        context.out.print(f"  steps: {', '.join(document['steps'])}", markup=False)
-    properties = _properties(document)
-    required = set(document["input_schema"].get("required", [])) if properties else set()
-    rows = [
-        (
-            argument,
-            "yes" if argument in required else "no",
-            _form(schema),
-        )
-        for argument, schema in properties.items()
-    ]
-    print_table(context.out, ("argument", "required", "form"), rows, empty="  It takes no arguments.")
-
-
-def _form(schema: object) -> str:
-    """What an argument must look like, as JSON Schema says it."""
-    shown = (
-        {name: value for name, value in schema.items() if name != "description"} if isinstance(schema, dict) else schema
-    )
-    return json.dumps(shown, ensure_ascii=False)

@@ -9,7 +9,7 @@ import typer
 
 from audit.cli import guarded
 from gateway.engine.logs import Logs
-from gateway.surfaces.cli import acting, administering, auditing, exporting, hosting, local, shredding
+from gateway.surfaces.cli import acting, administering, auditing, choosing, exporting, hosting, local, shredding
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, enter
 from gateway.surfaces.cli.demo.command import demo
@@ -48,7 +48,7 @@ def build() -> typer.Typer:
     app.command()(acting.call)
     app.add_typer(exporting.operations, name="operations")
     app.add_typer(acting.runs, name="runs")
-    app.add_typer(acting.actions, name="actions")
+    app.add_typer(choosing.actions, name="actions")
     app.add_typer(administering.keys, name="keys")
     app.add_typer(administering.credentials, name="credentials")
     app.add_typer(hosting.hosts, name="host")
