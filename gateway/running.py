@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from adapters.contract import HostTransport, Transport
+from adapters.contract import Transport
 from adapters.http.client import HttpAdapter
 from audit.disk import DiskDirectory, log_folder
 from gateway.assembly import Assembly, Ports, StoredDefinitions, assemble
@@ -24,6 +24,7 @@ from gateway.engine.logs import bind_mask
 from gateway.engine.output import Shaping
 from gateway.engine.ports import NoPoints, Points
 from gateway.engine.tasks import Tasks
+from gateway.hosting import Desk, HostWays, built_in, ways_to_hosts
 from gateway.model.access import AccessRule, CallerLimits, Policy
 from gateway.office import Office, open_office
 from gateway.settings import Settings
@@ -72,16 +73,18 @@ async def run_gateway(
     *,
     transport: Transport | None = None,
     points: Points | None = None,
+    host_ways: HostWays | None = None,
 ) -> AsyncIterator[Running]:
     """Open the folder, take over what is unsettled, listen, and at the end drain in order.
 
     Raises `store.port.Refused` (with a sentence) and `catalog.mistake.CatalogRefused` before anything runs.
     """
     catalog = open_catalog(Path(settings.catalog_folder))
-    definitions = StoredDefinitions(catalog.definition(action) for action in catalog.actions.values())
+    declared = (catalog.definition(action) for action in catalog.actions.values())
+    definitions = StoredDefinitions(declared, catalog.hosts, built_in=built_in(catalog.hosts))
     listeners: set[tuple[str, int]] = set()
     way = transport or HttpAdapter(clock, denied=lambda host, port: (host, port) in listeners)
-    hosts = _way_to_hosts(clock, chance, lambda host, port: (host, port) in listeners)
+    ways = host_ways or ways_to_hosts(clock, chance, lambda host, port: (host, port) in listeners)
     dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def on_dead(reason: str) -> None:
@@ -105,15 +108,16 @@ async def run_gateway(
                 chance=chance,
                 on_dead=on_dead,
                 points=points or NoPoints(),
-                hosts=hosts,
+                hosts=ways.commands,
                 results=_results(settings, office, chance, points),
             )
-            async with _engine(settings, office, ports, dead) as running:
+            desk = Desk(catalog.hosts, ways, office.vault, office.store, clock)
+            async with _engine(settings, office, ports, dead, desk) as running:
                 listeners.update(running.site.addresses)
                 yield running
     finally:
         await way.close()
-        await hosts.close()
+        await ways.commands.close()
 
 
 def _results(settings: Settings, office: Office, chance: Chance, points: Points | None) -> LogResults | None:
@@ -124,17 +128,9 @@ def _results(settings: Settings, office: Office, chance: Chance, points: Points 
     return LogResults(directory, chance, over_bytes=over_bytes, subjects=office.subjects, points=points)
 
 
-def _way_to_hosts(clock: Clock, chance: Chance, denied: Callable[[str, int], bool]) -> HostTransport:
-    # Only now: most commands start without SSH.
-    from adapters.ssh.client import SshAdapter  # noqa: PLC0415 - see above
-    from adapters.ssh.transport import RunnerTransport  # noqa: PLC0415 - see above
-
-    return RunnerTransport(SshAdapter(clock, denied=denied), clock, lambda: chance.bytes(16).hex())
-
-
 @asynccontextmanager
 async def _engine(
-    settings: Settings, office: Office, ports: Ports, dead: "asyncio.Future[str]"
+    settings: Settings, office: Office, ports: Ports, dead: "asyncio.Future[str]", desk: Desk
 ) -> AsyncIterator[Running]:
     assembly = assemble(ports, settings)
     keeper = LogKeeper(
@@ -159,8 +155,9 @@ async def _engine(
     gateway.doorkeeper.log_refusal = keeper.refusal
     unsettled = await assembly.recovery.take_over(restored=office.quarantine is not None)
     log.info("taken_over", unsettled=unsettled)
+    hosts = desk.serve(gateway, ports.definitions)
     log_parts = keeper, office.subjects, office.log_keys
-    site = Site(SitePorts(gateway, office.keys, office.vault, settings, ports.clock, office.store, *log_parts))
+    site = Site(SitePorts(gateway, office.keys, office.vault, settings, ports.clock, office.store, *log_parts, hosts))
     services.start(assembly.recovery.run(), "recovery")
     services.start(keeper.run(), "log keeper")
     services.start(housekeeping.run(), "housekeeping")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from adapters.contract import HostKeys, HostPlace
+from adapters.contract import HostKeys, HostPlace, HostTarget
 from gateway.catalog.declared_hosts import DeclaredHosts
 from gateway.core.acl import require_deed
 from gateway.core.hostkey import HostKey, host_key
@@ -36,6 +36,8 @@ class Place:
     address: str
     port: int = 22
     allow_private: bool = False
+    jump: str | None = None
+    """A declared host to go through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +143,22 @@ class Enrolment:
                 detail = "No host of that name is declared in the catalog that the gateway was started with."
                 error = FieldError("/address", detail, "Give its address.")
                 raise Problem(Code.INVALID_INPUT, detail, error.guidance, errors=(error,))
-            return HostPlace(place.address, place.port, place.allow_private)
+            return HostPlace(place.address, place.port, place.allow_private, self._way(place.jump))
         if place is not None and (place.address, place.port) != (host.address, host.port):
             detail = "The catalog declares another address for this host."
             error = FieldError("/address", detail, "Leave it out, or change the catalog first.")
             raise Problem(Code.INVALID_INPUT, detail, error.guidance, errors=(error,))
         jump = None if host.jump is None else target_of_host(host.jump, self._credentials)
         return HostPlace(host.address, host.port, host.allow_private, jump)
+
+    def _way(self, jump: str | None) -> HostTarget | None:
+        if jump is None:
+            return None
+        host = self._hosts.get(jump)
+        if host is None:
+            error = FieldError("/jump", "No host of that name is declared.", "Enrol and declare it first.")
+            raise Problem(Code.INVALID_INPUT, error.detail, error.guidance, errors=(error,))
+        return target_of_host(host, self._credentials)
 
     async def _believed(self, name: str, host: Host | None) -> Sequence[str]:
         lines: Sequence[str] = () if host is None else host.host_keys

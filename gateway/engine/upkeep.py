@@ -4,10 +4,12 @@ It has an identity before its first byte, runs on the host under a record of its
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.core.ids import PREFIX, parse_id
 from gateway.engine.clock import Clock
+from gateway.engine.enrolling import Enrolment
 from gateway.engine.gateway import Gateway, View
 from gateway.engine.host_desk import HostDesk
 from gateway.engine.ports import Definitions
@@ -146,6 +148,15 @@ class Upkeep:
     ) -> View:
         said = {name: value for name, value in noted.items() if value is not None}
         return await self._gateway.submit_built_in(principal, action, arguments, key=key, noted={"upkeep": said})
+
+
+@dataclass(frozen=True, slots=True)
+class HostServices:
+    """What people can ask of hosts, or have done there."""
+
+    desk: HostDesk
+    enrolment: Enrolment
+    upkeep: Upkeep
 
 
 def _issued_ms(operation_id: str, known: Operation | None) -> int:

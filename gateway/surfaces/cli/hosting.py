@@ -7,7 +7,7 @@ import typer
 
 from gateway.surfaces.cli.context import Exit, JsonFlag, current, fail, read_input
 
-hosts = typer.Typer(no_args_is_help=True, help="Prepare hosts on which commands run.")
+hosts = typer.Typer(no_args_is_help=True, help="Hosts on which commands run: prepare, enrol, check, look after.")
 
 
 @hosts.command()

@@ -9,7 +9,7 @@ import typer
 
 from audit.cli import guarded
 from gateway.engine.logs import Logs
-from gateway.surfaces.cli import acting, administering, auditing, choosing, exporting, hosting, local, shredding
+from gateway.surfaces.cli import acting, administering, auditing, choosing, exporting, host_upkeep, local, shredding
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, enter
 from gateway.surfaces.cli.demo.command import demo
@@ -51,7 +51,7 @@ def build() -> typer.Typer:
     app.add_typer(choosing.actions, name="actions")
     app.add_typer(administering.keys, name="keys")
     app.add_typer(administering.credentials, name="credentials")
-    app.add_typer(hosting.hosts, name="host")
+    app.add_typer(host_upkeep.hosts, name="host")
     app.add_typer(auditing.commands(), name="audit")
     app.add_typer(shredding.subjects, name="subjects")
     app.command()(local.doctor)

@@ -16,6 +16,7 @@ from gateway.engine.keys import Keys
 from gateway.engine.log_keeper import LogKeeper
 from gateway.engine.log_keys import LogKeys
 from gateway.engine.subjects import Subjects
+from gateway.engine.upkeep import HostServices
 from gateway.engine.vault import Vault
 from gateway.model.principal import Principal
 from gateway.model.problem import Code, FieldError, Problem, present
@@ -44,6 +45,7 @@ class SitePorts:
     keeper: LogKeeper
     subjects: Subjects
     log_keys: LogKeys
+    hosts: HostServices
 
 
 @dataclass(slots=True)

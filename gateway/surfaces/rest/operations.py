@@ -65,11 +65,12 @@ async def submit(call: Call) -> Reply:
     first = await call.ports.gateway.submit(call.who, request)
     view = first
     if seconds > 0 and not _is_answer(first):
-        view = await _later(call, first, seconds)
+        view = await later(call, first, seconds)
     return operation_reply(call, view)
 
 
-async def _later(call: Call, first: View, seconds: float) -> View:
+async def later(call: Call, first: View, seconds: float) -> View:
+    """What was just submitted, once it is final or unresolved, or the time is over."""
     try:
         seen = await call.ports.gateway.wait(call.who, first.operation.id, seconds)
     except (Unavailable, StoreUnknown):

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from gateway.surfaces import documents
-from gateway.surfaces.rest import administration, health, log_upkeep, operations
+from gateway.surfaces.rest import administration, health, hosting, log_upkeep, operations
 from gateway.surfaces.rest.call import Call, Reply
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -60,6 +60,10 @@ class Health(documents.Document):
 _WAIT_SCHEMA = {"type": "string", "pattern": r"^[0-9]{1,6}$"}
 _STATES = list(documents.StateName.__args__)  # type: ignore[attr-defined]  # typing does not describe Literal's members
 _ONE = {"id": ID_SCHEMA}
+_HOST = {"name": NAME_SCHEMA}
+_UPKEEP = {200: documents.OperationDocument, 202: documents.OperationDocument}
+_HOST_PROBLEMS = (400, 403, 404, 408, 409, 413, 415, 422, 502, 503)
+_UPKEEP_PROBLEMS = (400, 403, 404, 408, 409, 413, 415, 422, 429, 502, 503)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -159,6 +163,44 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/v1/audit/rotate-keys", log_upkeep.change_log_key, "Let the audit log go on under a new key.",
         {200: log_upkeep.KeyChangeDocument}, (403, 422, 503), person=True, operation_id="rotateLogKey",
+    ),
+    Route(
+        "POST", "/v1/hosts/{name}/keys", hosting.fetch_keys, "Fetch the keys that a host presents; believes none.",
+        {200: hosting.HostKeysDocument}, _HOST_PROBLEMS, body=hosting.HostPlaceRequest,
+        parameters=_HOST, person=True, operation_id="fetchHostKeys",
+    ),
+    Route(
+        "POST", "/v1/hosts/{name}/enroll", hosting.enroll, "Confirm keys that were shown, for the log and the catalog.",
+        {200: hosting.HostKeysDocument}, _HOST_PROBLEMS, body=hosting.EnrolRequest,
+        parameters=_HOST, person=True, operation_id="enrollHost",
+    ),
+    Route(
+        "GET", "/v1/hosts/{name}/check", hosting.check, "Look at what commands on a host rest on; changes nothing.",
+        {200: hosting.HostCheckDocument}, (403, 404, 422), parameters=_HOST, person=True, operation_id="checkHost",
+    ),
+    Route(
+        "GET", "/v1/hosts/{name}/operations", hosting.operations, "List what a host's store holds.",
+        {200: hosting.StoredOperationPage}, (403, 404, 409, 422, 502), parameters=_HOST,
+        query={"after": {"type": "string", "pattern": hosting.AFTER}}, person=True, operation_id="listStoredOperations",
+    ),
+    Route(
+        "GET", "/v1/hosts/{name}/locks/{lock}", hosting.lock, "Who holds a lock on a host, and whether they live.",
+        {200: hosting.LockDocument}, (403, 404, 409, 422, 502), parameters=_HOST | {"lock": NAME_SCHEMA}, person=True,
+        operation_id="getLock",
+    ),
+    Route(
+        "POST", "/v1/hosts/{name}/fence", hosting.fence, "Close a host to an operation that has not begun there.",
+        _UPKEEP, _UPKEEP_PROBLEMS, body=hosting.FenceRequest, parameters=_HOST, person=True, operation_id="fenceOnHost",
+    ),
+    Route(
+        "POST", "/v1/hosts/{name}/unlock", hosting.unlock, "Set aside a lock whose holder does not live.",
+        _UPKEEP, _UPKEEP_PROBLEMS, body=hosting.UnlockRequest, parameters=_HOST, person=True,
+        operation_id="unlockOnHost",
+    ),
+    Route(
+        "POST", "/v1/hosts/{name}/collect", hosting.collect, "Let a host forget what is settled and old.",
+        _UPKEEP, _UPKEEP_PROBLEMS, body=hosting.CollectRequest, parameters=_HOST, person=True,
+        operation_id="collectOnHost",
     ),
     Route(
         "GET", "/healthz", health.healthz, "The process runs.", {200: Health}, (422,), open=True,

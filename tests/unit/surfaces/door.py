@@ -23,6 +23,7 @@ from gateway.engine.clock import SystemClock
 from gateway.engine.logs import Logs
 from gateway.engine.ports import Points
 from gateway.founding import found
+from gateway.hosting import HostWays
 from gateway.running import Running, run_gateway
 from gateway.surfaces.cli.composition import Initialised, InitOptions
 
@@ -173,7 +174,13 @@ class Home:
         self.config.write_text(json.dumps(settings, indent=1))
 
     @asynccontextmanager
-    async def running(self, *, points: Points | None = None, clock: SystemClock | None = None) -> AsyncIterator["Door"]:
+    async def running(
+        self,
+        *,
+        points: Points | None = None,
+        clock: SystemClock | None = None,
+        host_ways: HostWays | None = None,
+    ) -> AsyncIterator["Door"]:
         """The gateway in this loop, with its log."""
         clock = clock or SystemClock()
         stream = io.StringIO()
@@ -181,7 +188,7 @@ class Home:
         try:
             settings = open_settings(self.config, {})
             async with (
-                run_gateway(settings, {}, clock, SystemChance(), points=points) as running,
+                run_gateway(settings, {}, clock, SystemChance(), points=points, host_ways=host_ways) as running,
                 _session() as session,
             ):
                 door = Door(running, session, self, stream)
@@ -289,9 +296,10 @@ async def open_door(
     *,
     points: Points | None = None,
     clock: SystemClock | None = None,
+    host_ways: HostWays | None = None,
     **more: Document,
 ) -> AsyncIterator[Door]:
     """Configure and run in one."""
     home.configure(service.url, **more)
-    async with home.running(points=points, clock=clock) as door:
+    async with home.running(points=points, clock=clock, host_ways=host_ways) as door:
         yield door

@@ -11,7 +11,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from adapters.contract import Hooks, HostExchange, HostPlace, Observation, Presented
 from fixtures.service.server import DeployService
+from gateway.hosting import HostWays
 from gateway.model.problem import CODES
 from gateway.surfaces.rest import openapi
 from gateway.surfaces.rest.routes import ROUTES
@@ -26,7 +28,31 @@ ATTACK = """
 include-operation-id = ["createKey", "setCredential"]
 [operations.checks.positive_data_acceptance]
 expected-statuses = ["2xx", 401, 403, 404, 409, 422, 429]
+
+# Nor whether a host is declared, and what its answer is.
+[[operations]]
+include-operation-id = ["fetchHostKeys", "enrollHost"]
+[operations.checks.positive_data_acceptance]
+expected-statuses = ["2xx", 401, 403, 404, 409, 422, 429, 502]
+[operations.checks.not_a_server_error]
+expected-statuses = ["2xx", "4xx", 502]
 """
+
+
+class Nowhere:
+    """The way to hosts: there is none, and none is looked for."""
+
+    async def presented(self, place: HostPlace, *, connect_seconds: float, seconds: float) -> Presented:
+        return Presented((), "the host refused the connection")
+
+    async def attempt(self, exchange: HostExchange, hooks: Hooks) -> Observation:
+        raise AssertionError("no host is declared here")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+NOWHERE = Nowhere()
 
 
 def document() -> dict[str, Any]:
@@ -145,7 +171,8 @@ async def attack(door: Door, file: Path, key: str, examples: int, *left_out: str
 async def test_an_attack_on_the_documented_interface_finds_nothing(
     home: Home, service: DeployService, tmp_path: Path
 ) -> None:
-    async with open_door(home, service, limits={"wait_seconds_max": 0.05}) as door:
+    ways = HostWays(commands=NOWHERE, keys=NOWHERE)
+    async with open_door(home, service, host_ways=ways, limits={"wait_seconds_max": 0.05}) as door:
         service.faults.add("commit_then_drop")
         unresolved = (await door.submit("deploy.blind", wait=0)).document["operation_id"]
         await door.until(unresolved, "unresolved")

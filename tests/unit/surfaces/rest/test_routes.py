@@ -12,7 +12,7 @@ PEOPLE_ONLY = [route for route in ROUTES if route.person]
 
 def place(route: Route) -> str:
     path = route.path.replace("{id}", "op_01jd3v6k8n5q7r9s2t4w6x8y0z")
-    return path.replace("{run}", "run_1").replace("{name}", "deploy")
+    return path.replace("{run}", "run_1").replace("{name}", "deploy").replace("{lock}", "web")
 
 
 async def knock(door: Door, route: Route, key: str) -> Answer:
@@ -85,6 +85,14 @@ async def test_a_callers_key_opens_no_route_for_people_whatever_it_sends(door: D
         "/v1/credentials",
         "/v1/credentials/{name}",
         "/v1/operations/{id}/attest",
+        "/v1/hosts/{name}/keys",
+        "/v1/hosts/{name}/enroll",
+        "/v1/hosts/{name}/check",
+        "/v1/hosts/{name}/operations",
+        "/v1/hosts/{name}/locks/{lock}",
+        "/v1/hosts/{name}/fence",
+        "/v1/hosts/{name}/unlock",
+        "/v1/hosts/{name}/collect",
         "/v1/subjects/shred",
         "/v1/audit/rotate-keys",
     }

@@ -1,0 +1,89 @@
+"""`gateway host enroll`: fetch a host's keys, compare them as a person, and get the lines for the catalog."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gateway.catalog.load import load, read_folder
+from gateway.catalog.mistake import MistakesError
+from gateway.surfaces.cli.asking import ask, client_of, segment
+from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
+from gateway.surfaces.cli.hosting import hosts
+from gateway.surfaces.cli.render import print_table
+
+HostArgument = Annotated[str, typer.Argument(metavar="NAME", help="The host's name in the catalog.")]
+FETCH_SECONDS = 60.0
+
+
+@hosts.command()
+def enroll(
+    name: HostArgument,
+    *,
+    address: Annotated[str | None, typer.Option(help="Where it is; default: as the catalog on disk says.")] = None,
+    port: Annotated[int, typer.Option(min=1, max=65_535)] = 22,
+    allow_private: Annotated[bool, typer.Option(help="Loopback and private addresses are allowed.")] = False,
+    jump: Annotated[str | None, typer.Option(help="A declared host to go through.")] = None,
+    digest: Annotated[str | None, typer.Option(help="Of the keys that you compared; asked for if not given.")] = None,
+    replaces: Annotated[
+        list[str] | None, typer.Option(help="Fingerprint that it was believed by and no longer presents.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fetch the keys of a host, show them, and once a person confirms them, print the lines for the catalog.
+
+    Nothing is sent but the key exchange. Compare the fingerprints with what the host's owner tells you by another way.
+    A key that has changed is refused unless you name the old one. Needs a person's key; it is on record.
+    """
+    context = current()
+    context.as_json = as_json
+    place = {"address": address, "port": port, "allow_private": allow_private, "jump": jump}
+    if address is None:
+        place |= _declared(context, name)
+    path = f"/v1/hosts/{segment(name)}"
+    if digest is None:
+        seen = context.run(ask(client_of(context), "POST", f"{path}/keys", body=place, wait=FETCH_SECONDS)).document
+        if as_json:
+            context.print_json(seen)
+            raise typer.Exit(Exit.ERROR if seen["changed"] else Exit.SUCCESS)
+        _show(context, seen, replaces or [])
+        digest = seen["digest"]
+    body = place | {"digest": digest, "replaces": replaces or []}
+    made = context.run(ask(client_of(context), "POST", f"{path}/enroll", body=body, wait=FETCH_SECONDS)).document
+    if as_json:
+        context.print_json(made)
+        return
+    context.out.print(f"On record. In the catalog, below `{name}`:", markup=False)
+    for line in ("host_keys:", *(f'  - "{key["line"]}"' for key in made["keys"])):
+        context.out.print(f"    {line}", markup=False)
+
+
+def _declared(context: Context, name: str) -> dict[str, Any]:
+    """What the catalog on disk says of the host; it may hold mistakes, for example that no key is pinned yet."""
+    try:
+        loaded = load(read_folder(Path(context.settings().catalog_folder)))
+    except MistakesError:
+        return {}
+    entry = loaded.hosts.get(name)
+    if entry is None:
+        return {}
+    form = entry.form
+    return {"address": form.address, "port": form.port, "allow_private": form.allow_private, "jump": form.jump}
+
+
+def _show(context: Context, seen: dict[str, Any], replaces: list[str]) -> None:
+    context.out.print(f"{seen['host']} at {seen['address']}, port {seen['port']}, presents:", markup=False)
+    rows = [
+        (key["algorithm"], key["fingerprint"], "yes" if key["fingerprint"] in seen["believed"] else "no")
+        for key in seen["keys"]
+    ]
+    print_table(context.out, ("algorithm", "fingerprint", "believed so far"), rows, empty="No key.")
+    if seen["changed"] and set(replaces) != set(seen["missing"]):
+        fail(
+            f"It does not present {', '.join(seen['missing'])}, by which it is believed. Somebody may stand in between;"
+            " nothing was recorded. Only if its owner says, by another way, that the key was changed, confirm with"
+            + "".join(f" --replaces {fingerprint}" for fingerprint in seen["missing"]),
+            Exit.REFUSED,
+        )
+    if not typer.confirm("Has the host's owner told you these fingerprints by another way?"):
+        fail("Nothing was recorded.", Exit.ERROR)
