@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import Protocol
 
+from audit.room import keep_room
+
 
 class LogError(Exception):
     """Something about the log's files that stops the writer or the reader."""
@@ -29,7 +31,13 @@ class AppendFile(Protocol):
         """Return only when everything appended survives a loss of power. Raises OSError."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut the file to that size; its own size gives back what `reserve` keeps behind it. Raises OSError."""
+        ...
+
+    def reserve(self, start: int, end: int) -> None:
+        """Have the disk keep room for these bytes of the file, as far as it can; it does not grow. Raises OSError."""
+        ...
 
     def size(self) -> int: ...
 
@@ -96,6 +104,9 @@ class DiskFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def reserve(self, start: int, end: int) -> None:
+        keep_room(self._fd, start, end - start)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

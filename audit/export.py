@@ -33,16 +33,50 @@ class ExportFailed(LogError):
     """The disk refused (full, broken): nothing of this batch counts as exported, and it may be offered again."""
 
 
-class _OpenSegment:
-    """The segment file being appended to; `size` is where it must end, `next_seq` what must come next."""
+RESERVED_BYTES = 4 << 20
+"""So much room is kept on the disk behind what a segment holds, never less than half of it while the disk has any."""
 
-    __slots__ = ("file", "next_seq", "segment", "size")
+
+class _OpenSegment:
+    """The segment file being appended to; `size` is where it must end, `next_seq` what must come next.
+
+    Up to `reserved` the disk keeps room for it.
+    """
+
+    __slots__ = ("file", "next_seq", "reserved", "segment", "size")
 
     def __init__(self, segment: int, file: AppendFile, size: int, next_seq: int) -> None:
         self.segment = segment
         self.file = file
-        self.size = size
+        self.size = self.reserved = size
         self.next_seq = next_seq
+
+    def keep_room(self, count: int) -> bool:
+        """Have room kept for so many bytes and those that come after; False if the disk is full.
+
+        Nothing is lost by that: what was kept before is used first, and without any the write decides.
+        """
+        if self.size + count + RESERVED_BYTES // 2 <= self.reserved:
+            return True
+        end = self.size + count + RESERVED_BYTES
+        try:
+            self.file.reserve(self.size, end)
+        except OSError:
+            return False
+        self.reserved = end
+        return True
+
+    def finish(self) -> None:
+        """Give back what is kept and close the file, which nothing more is written to."""
+        try:
+            # Whoever made it longer meanwhile did what is to be found out, not undone.
+            if self.file.size() == self.size:
+                self.file.truncate(self.size)
+        except OSError:
+            # The room stays taken until the next start; nothing that was recorded depends on it.
+            return
+        finally:
+            self.file.close()
 
 
 class Exporter:
@@ -56,14 +90,20 @@ class Exporter:
         directory.lock()
         self._directory = directory
         self._open: _OpenSegment | None = None
+        self._left: _OpenSegment | None = None
+        """The one before, full: what is kept for it is given back once the next one has its own."""
         self._suspect: set[int] = set()
         self._stopped: ForeignWriter | None = None
         self.durable_size = 0
         """Entries known to be on disk, counted from the start of the log; 0 until the first export."""
+        self.crowded = False
+        """The disk is full, up to what was kept for the segment at hand. Exporting nothing looks again."""
 
     def close(self) -> None:
         """Give up files and lock; everything exported is durable already."""
-        self._release()
+        self._finish()
+        self._left, self._open = self._open, None
+        self._finish()
         self._directory.unlock()
 
     def export(self, rows: Sequence[Row]) -> int:
@@ -84,14 +124,16 @@ class Exporter:
             self._export_segment(segment, [Row(*row) for row in group])
         if rows:
             self.durable_size = rows[-1][1] + 1
+        elif self._open is not None:
+            self.crowded = not self._open.keep_room(0)
         return len(rows)
 
     def _export_segment(self, segment: int, rows: list[Row]) -> None:
         data = b"".join(row.data for row in rows)
         at = self._open
         if at is not None and at.segment != segment:
-            self._release()
-            at = None
+            self._finish()
+            self._left, self._open, at = at, None, None
         try:
             if at is None:
                 self._enter(segment, rows, data)
@@ -107,6 +149,7 @@ class Exporter:
             self._enter(at.segment, rows, data)
             return
         self._refuse_foreign(at)
+        self.crowded = not self._has_room(at, len(data))
         try:
             append_all(at.file, data)
         except OSError:
@@ -131,6 +174,7 @@ class Exporter:
     def _cut_back(self, at: _OpenSegment) -> None:
         try:
             at.file.truncate(at.size)
+            at.reserved = at.size
         except OSError:
             self._suspect.add(at.segment)
             self._release()
@@ -223,6 +267,20 @@ class Exporter:
         if self._open is not None:
             self._open.file.close()
             self._open = None
+
+    def _has_room(self, at: _OpenSegment, count: int) -> bool:
+        kept = at.keep_room(count)
+        if self._left is not None:
+            self._finish()
+            # On a full disk the room is what the last segment gave back.
+            kept = kept or at.keep_room(count)
+        return kept
+
+    def _finish(self) -> None:
+        """Be done with the segment before the one at hand."""
+        if self._left is not None:
+            left, self._left = self._left, None
+            left.finish()
 
 
 def _check_rows(rows: Sequence[Row]) -> None:

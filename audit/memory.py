@@ -152,6 +152,9 @@ class MemoryFile:
         self._directory.step("truncate", self._name, size)
         del self._inode.content[size:]
 
+    def reserve(self, start: int, end: int) -> None:
+        self._directory.step("reserve", self._name, end - start)
+
     def size(self) -> int:
         return len(self._inode.content)
 

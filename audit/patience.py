@@ -88,6 +88,11 @@ class PatientExporter:
         """As the exporter's."""
         return self._exporter.durable_size
 
+    @property
+    def crowded(self) -> bool:
+        """As the exporter's."""
+        return self._exporter.crowded
+
     def export(self, rows: Sequence[Row]) -> int:
         """As the exporter's, but raises SilentSink (an ExportFailed) rather than wait for longer."""
         return self._patience.call(lambda: self._exporter.export(rows))

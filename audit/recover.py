@@ -50,12 +50,9 @@ def _cut(directory: Directory, segment: int) -> bool:
         found = found or bool(chunk.parsed.leaves)
     torn = directory.read(name, end, directory.size(name) - end)
     if not torn:
-        # What a killed process wrote may be in memory only; the next segment must not outlive it.
-        file = directory.open(name)
-        try:
-            file.sync()
-        finally:
-            file.close()
+        # What a killed process wrote may be in memory only; the next segment must not outlive it. And the room that
+        # was kept for more is given back.
+        _truncate(directory, name, end)
         directory.sync_folder(folder_of(name))
         return found
     if len(torn) >= 4 and not any(torn):

@@ -37,7 +37,7 @@ RETENTION_SECONDS = 3600.0
 
 
 _FILES, _CHECKPOINT, _SEAL_KEY, _COSIGNATURES = "files", "checkpoint", "seal key", "cosignatures"
-_RETENTION = "retention"
+_RETENTION, _ROOM = "retention", "room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Files(Protocol):
 
     @property
     def durable_size(self) -> int: ...
+    @property
+    def crowded(self) -> bool: ...
     def export(self, rows: Sequence[Row]) -> int: ...
 
 
@@ -128,6 +130,9 @@ class LogKeeper:
         failed = self._told.get(_FILES)
         if failed is not None:
             return f"The audit log's files cannot be written ({failed})."
+        if _ROOM in self._told:
+            # What is kept for the segment at hand is for the outcomes of what is under way.
+            return "The audit log's disk is nearly full."
         if self.lag_frames < LAG_FRAMES_MAX:
             return None
         return "The audit log's files cannot be written as fast as its records come, and too much waits for them."
@@ -188,7 +193,8 @@ class LogKeeper:
         while True:
             waiting = await self._store.tail(BATCH_FRAMES, origin=self._origin)
             self.lag_frames = len(waiting)
-            if not waiting:
+            # A full disk is looked at again, or nothing new would ever begin that could fill a row.
+            if not waiting and not self._exporter.crowded:
                 return moved
             rows = [Row(item.segment, item.seq, item.frame) for item in waiting]
             self._points.hit("export.before_write")
@@ -204,7 +210,10 @@ class LogKeeper:
                 return moved
             self._points.hit("export.after_sync")
             self._well(_FILES)
+            self._check_room()
             self._check_seal_key()
+            if not rows:
+                return moved
             moved += len(rows)
             self._points.hit("export.before_prune")
             await self._store.prune(rows[-1].seq, self._origin)
@@ -220,6 +229,12 @@ class LogKeeper:
         if self._anchoring.epochs is not None:
             # After the sync: the key that signed the seals before is dropped once they survive a loss of power.
             self._anchoring.epochs.confirm(self._exporter.durable_size)
+
+    def _check_room(self) -> None:
+        if self._exporter.crowded:
+            self._unwell(_ROOM, "audit_disk_full", "the audit log's disk is nearly full: nothing new begins")
+        else:
+            self._well(_ROOM)
 
     def _check_seal_key(self) -> None:
         epochs = self._anchoring.epochs

@@ -254,3 +254,30 @@ def test_the_age_of_the_newest_cosignature_is_counted_from_now() -> None:
 
 def _full(_operation: str, _name: str, _length: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_disk_that_is_full_stops_what_is_new_while_what_is_kept_takes_the_outcomes_of_the_rest() -> None:
+    desk = Desk()
+
+    def full(operation: str, name: str, _length: int) -> None:
+        if operation == "reserve" and name.startswith("segments/"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with desk.working():
+        await desk.until(lambda: not desk.journal.frames)
+        assert desk.keeper.refusal() is None
+        # Nothing is asked of the disk while half of what is kept is left.
+        desk.journal.directory.hook = full
+        desk.journal.records(1)
+        await desk.until(lambda: not desk.journal.frames)
+        assert desk.keeper.refusal() is None
+        desk.journal.records(12)
+        await desk.until(lambda: desk.keeper.refusal() is not None)
+        await desk.until(lambda: not desk.journal.frames)
+        assert desk.keeper.refusal() == "The audit log's disk is nearly full."
+        await desk.some_rounds()
+        # No record comes any more; that there is room again is seen all the same.
+        desk.journal.directory.hook = None
+        await desk.until(lambda: desk.keeper.refusal() is None)
+
+    assert [name for name, _ in desk.told] == ["audit_disk_full"]
