@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.bench import audit_rows, rows, stage, table
+from tests.bench import audit_rows, rows, ssh_rows, stage, table
 from tests.bench.processes import serving
 from tests.bench.rows import Plan, Round, Row
 
@@ -107,6 +107,8 @@ def measure(plan: Plan, folder: Path) -> tuple[list[Row], Rounds]:
         ratio, note = rows.verify_ratio(home)
         found.append(Row("10", "audit verify / openssl dgst, rate of one process", (ratio,), 0.20, note=note))
         found += audit_rows.measure(folder / "log", plan.records, plan.syncs)
+        print("commands on a host")
+        found += ssh_rows.measure(folder / "hosts", plan.commands)
         other = stage.make_folder(folder / "two", *ports)
         with stage.gateway(other) as fresh:
             fresh.load(64, plan.counts[64] // 4)

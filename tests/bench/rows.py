@@ -32,9 +32,11 @@ class Plan:
     syncs: int = 300
     records: int = 200_000
     """In the log that is verified beside `openssl`."""
+    commands: int = 40
+    """Of each kind, on a host under each shell."""
 
 
-QUICK = Plan(rounds=1, counts={64: 192, 8: 64, 1: 20}, held=20, stored=500, syncs=40, records=1000)
+QUICK = Plan(rounds=1, counts={64: 192, 8: 64, 1: 20}, held=20, stored=500, syncs=40, records=1000, commands=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ def test_bench_measures_every_row_whatever_the_figures(tmp_path: Path, capsys: p
     assert main(["--quick", "--json", str(results)]) == 0
 
     measured = json.loads(results.read_text())
-    assert {row["number"] for row in measured["rows"]} == {"1", "2", "4", "5", "8", "9", "10", "a", ""}
+    assert {row["number"] for row in measured["rows"]} == {"1", "2", "4", "5", "8", "9", "10", "a", "s", ""}
     assert set(measured["rounds"]) >= {"gateway", "proxy, force_close", "proxy, pooled"}
     assert "throughput / proxy, 64 connections" in capsys.readouterr().out
 

@@ -25,8 +25,12 @@ MISSING = "these tests need OpenSSH's server; on Debian and Ubuntu: apt-get inst
 ATTEMPTS = 5
 
 
+def find_daemon() -> str | None:
+    return shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+
+
 def daemon_program() -> str:
-    found = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    found = find_daemon()
     assert found, MISSING
     return found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+import asyncssh
 import psutil
 
 from adapters.contract import Hooks, HostExchange, HostTarget, HostVerb, Observation, Secret
@@ -47,6 +48,39 @@ class Tokens:
         return f"token{next(self.numbers)}"
 
 
+def exchange_of(
+    host: Host, target: HostTarget, verb: HostVerb, operation: str, command: tuple[str, ...]
+) -> HostExchange:
+    """The first attempt of an operation, or a question about it."""
+    return HostExchange(
+        verb=verb,
+        argv=command if verb is HostVerb.RUN else (),
+        command=command,
+        target=target,
+        store=host.store,
+        store_id=str(host.store_id),
+        operation=operation,
+        attempt=1,
+        attempts_max=1,
+        issued_ms=1,
+        connect_seconds=CONNECT_SECONDS,
+        request_seconds=REQUEST_SECONDS,
+    )
+
+
+def target_of(port: int, user: str, host_key: asyncssh.SSHKey, client_key: asyncssh.SSHKey) -> HostTarget:
+    """A host on this machine, believed by its key."""
+    return HostTarget(
+        name="web-1",
+        address="127.0.0.1",
+        port=port,
+        user=user,
+        credential=Secret("ssh_key", "", client_key.export_private_key().decode()),
+        host_keys=(public_text(host_key),),
+        allow_private=True,
+    )
+
+
 @dataclass(frozen=True)
 class World:
     daemon: Daemon
@@ -62,20 +96,7 @@ class World:
         return made
 
     def exchange(self, verb: HostVerb, operation: str, command: tuple[str, ...], target: HostTarget) -> HostExchange:
-        return HostExchange(
-            verb=verb,
-            argv=command if verb is HostVerb.RUN else (),
-            command=command,
-            target=target,
-            store=self.host.store,
-            store_id=str(self.host.store_id),
-            operation=operation,
-            attempt=1,
-            attempts_max=1,
-            issued_ms=1,
-            connect_seconds=CONNECT_SECONDS,
-            request_seconds=REQUEST_SECONDS,
-        )
+        return exchange_of(self.host, target, verb, operation, command)
 
     async def ask(
         self, way: RunnerTransport, verb: HostVerb, operation: str, command: tuple[str, ...], hooks: Hooks | None = None
@@ -98,14 +119,15 @@ class World:
 
 
 @asynccontextmanager
-async def standing_host(folder: Path, shell: str = "dash") -> AsyncIterator[World]:
-    """Ends with the context."""
+async def standing_host(folder: Path, shell: str = "dash", *, recording: bool = True) -> AsyncIterator[World]:
+    """Ends with the context. Recording costs each session a shell of its own."""
     for name in ("sshd", "host"):
         (folder / name).mkdir()
     host = Host(folder / "host", shell)
     host.init()
     (host.folder / "answers").mkdir()
-    host.stub("sh", RECORDING.format(shell=program(shell), folder=host.folder / "answers"))
+    if recording:
+        host.stub("sh", RECORDING.format(shell=program(shell), folder=host.folder / "answers"))
     options = {
         # A home without a profile: what some login reads there is no part of this.
         "SetEnv": f"PATH={host.environment['PATH']} HOME={host.folder}",
@@ -113,15 +135,6 @@ async def standing_host(folder: Path, shell: str = "dash") -> AsyncIterator[Worl
         "MaxSessions": "100",
     }
     with running_daemon(folder / "sshd", options) as daemon:
-        key = daemon.client_key.export_private_key().decode()
-        target = HostTarget(
-            name="web-1",
-            address="127.0.0.1",
-            port=daemon.port,
-            user=daemon.user,
-            credential=Secret("ssh_key", "", key),
-            host_keys=(public_text(daemon.host_key),),
-            allow_private=True,
-        )
+        target = target_of(daemon.port, daemon.user, daemon.host_key, daemon.client_key)
         async with AsyncExitStack() as stack:
             yield World(daemon, host, target, Tokens(), stack)
