@@ -5,13 +5,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from adapters.ssh.runner_setup import setup_answer, setup_script
+from gateway.catalog.declared_hosts import DeclaredHosts
+from gateway.catalog.load import load, read_folder
 from gateway.engine.chance import Chance, SystemChance
 from gateway.engine.clock import Clock, SystemClock
+from gateway.engine.log_look import LogLook
 from gateway.founding import found, go_on
-from gateway.office import open_office
+from gateway.hosting import Desk, ways_to_hosts
+from gateway.office import Paths, open_office
 from gateway.running import serve
 from gateway.settings import Settings
-from gateway.surfaces.cli.composition import Initialised, InitOptions, Opened
+from gateway.surfaces.cli.composition import HostQuestions, Initialised, InitOptions, Opened
 
 
 class App:
@@ -42,6 +46,10 @@ class App:
                 office.paths.audit,
             )
 
+    def look(self, settings: Settings) -> LogLook:
+        """The audit log of the data folder, unopened."""
+        return LogLook(settings, Paths(Path(settings.data_folder)))
+
     async def recover(
         self, settings: Settings, *, person: str, reason: str, accept_loss: bool, auditor_key: Path | None
     ) -> str:
@@ -65,6 +73,19 @@ class App:
         """The answer to it."""
         found = setup_answer(output)
         return None if found is None else dict(found)
+
+    @asynccontextmanager
+    async def hosts(self, settings: Settings, opened: Opened) -> AsyncIterator[HostQuestions]:
+        """Ask hosts without a running gateway."""
+        # As written, mistakes or not: a host whose keys are still to be fetched has none yet.
+        loaded = load(read_folder(Path(settings.catalog_folder)))
+        declared = DeclaredHosts({name: entry.form for name, entry in loaded.hosts.items()})
+        ways = ways_to_hosts(self.clock, self.chance, lambda _host, _port: False)
+        desk = Desk(declared, ways, opened.vault, opened.store, self.clock)
+        try:
+            yield HostQuestions(desk.ask(), desk.enrol())
+        finally:
+            await ways.commands.close()
 
     async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:
         """Serve until SIGTERM or SIGINT."""

@@ -8,7 +8,7 @@ import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import asyncssh
 
@@ -26,7 +26,14 @@ KINDS: Final[tuple[tuple[str, ...], ...]] = (
     ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
     ("rsa-sha2-512", "rsa-sha2-256"),
 )
-"""Each is asked for on a connection of its own: a host shows one key in an exchange."""
+"""Each is asked for on a connection of its own: a host shows one key in an exchange. The first connection only hears
+which kinds there are: a host hangs up on whoever asks for one that it has not, and that must not look like a loss."""
+_GREETING: Final = b"SSH-2.0-asyncssh\r\n"
+_GREETING_LINES_MAX: Final = 50
+_PACKET_BYTES_MAX: Final = 35_000
+"""RFC 4253 section 6.1."""
+_KEXINIT: Final = 20
+_KEXINIT_BYTES_MIN: Final = 26
 _NO_KEY: Final = "the host offers no key of a kind that is believed (Ed25519, ECDSA, RSA with SHA-2)"
 _SENTENCES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (TimeoutError, "the host did not present its keys in time"),
@@ -37,6 +44,8 @@ _SENTENCES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (asyncssh.ChannelOpenError, "the jump host did not reach the host behind it"),
     (asyncssh.DisconnectError, "the host ended the connection before it presented a key"),
     (ConnectionError, "the connection ended before the host presented a key"),
+    (EOFError, "the host ended the connection before it presented a key"),
+    (ValueError, "what answers there speaks no SSH"),
 )
 
 
@@ -54,27 +63,37 @@ class HostKeyReader:
         try:
             async with asyncio.timeout(seconds):
                 limits = SshLimits(connect_seconds=connect_seconds, login_seconds=connect_seconds)
+                offered = await self._offered(place, limits)
                 for kind in KINDS:
-                    try:
-                        keys.append(await self._key(place, limits, kind))
-                    except asyncssh.KeyExchangeFailed:
-                        continue  # it has no key of this kind
+                    wanted = [algorithm for algorithm in kind if algorithm in offered]
+                    if wanted:
+                        keys.append(await self._key(place, limits, wanted))
         except Stop as stop:
             return Presented(tuple(keys), stop.sentence)
-        except (asyncssh.Error, OSError, ValueError) as error:
+        except (asyncssh.Error, OSError, EOFError, ValueError) as error:
             return Presented(tuple(keys), _said(error))
         return Presented(tuple(keys), None if keys else _NO_KEY)
 
-    async def _key(self, place: HostPlace, limits: SshLimits, kind: tuple[str, ...]) -> str:
+    async def _offered(self, place: HostPlace, limits: SshLimits) -> frozenset[str]:
+        async with self._way(place, limits) as way:
+            if "tunnel" in way:
+                reader, writer = await way["tunnel"].open_connection(way["host"], way["port"], encoding=None)
+            else:
+                reader, writer = await asyncio.open_connection(**way)
+            try:
+                writer.write(_GREETING)
+                return await offered_kinds(reader)
+            finally:
+                writer.close()
+
+    async def _key(self, place: HostPlace, limits: SshLimits, kind: list[str]) -> str:
         async with self._way(place, limits) as way:
             options = asyncssh.SSHClientConnectionOptions(
                 # Nothing of the operator's home, and nobody to log in as: it never comes to that.
                 config=None, client_keys=None, agent_path=None, gss_host=None, known_hosts=None, username="nobody",
                 connect_timeout=limits.login_seconds,
             )  # fmt: skip
-            key = await asyncssh.get_server_host_key(
-                options=options, config=None, server_host_key_algs=list(kind), **way
-            )
+            key = await asyncssh.get_server_host_key(options=options, config=None, server_host_key_algs=kind, **way)
         if key is None:
             raise asyncssh.KeyExchangeFailed("no key was presented")
         algorithm, text, *_comment = key.export_public_key().decode().split()
@@ -98,6 +117,38 @@ class HostKeyReader:
         finally:
             line.cut()
             await line.gone.wait()
+
+
+class _Reader(Protocol):
+    async def readuntil(self, separator: bytes) -> bytes: ...
+    async def readexactly(self, n: int) -> bytes: ...
+
+
+async def offered_kinds(reader: _Reader) -> frozenset[str]:
+    """The kinds of host keys that a server names when it opens a key exchange (RFC 4253 sections 4.2 and 7.1).
+
+    Raises ValueError for what is no such opening; EOFError where it ends too soon.
+    """
+    try:
+        for _ in range(_GREETING_LINES_MAX):
+            if (await reader.readuntil(b"\n")).startswith(b"SSH-"):
+                break
+        else:
+            raise ValueError("no greeting")
+    except asyncio.LimitOverrunError:
+        raise ValueError("no greeting") from None
+    length = int.from_bytes(await reader.readexactly(4))
+    if not _KEXINIT_BYTES_MIN <= length <= _PACKET_BYTES_MAX:
+        raise ValueError("no packet")
+    packet = await reader.readexactly(length)
+    if packet[1] != _KEXINIT:
+        raise ValueError("no opening of a key exchange")
+    # Padding length, type, cookie; then lists of names, of which the second is ours.
+    rest = packet[18:]
+    exchanges = int.from_bytes(rest[:4])
+    rest = rest[4 + exchanges :]
+    names = rest[4 : 4 + int.from_bytes(rest[:4])]
+    return frozenset(names.decode("ascii").split(","))
 
 
 def _bare_route(place: HostPlace) -> SshRoute:

@@ -8,8 +8,11 @@ from typing import Protocol
 
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
+from gateway.engine.enrolling import Enrolment
+from gateway.engine.host_desk import HostDesk
 from gateway.engine.keys import Keys
 from gateway.engine.log_keys import LogKeys
+from gateway.engine.log_look import LogLook
 from gateway.engine.subjects import Subjects
 from gateway.engine.vault import Vault
 from gateway.settings import Settings
@@ -55,6 +58,14 @@ class Initialised:
     caller_key: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class HostQuestions:
+    """What can be asked of hosts without a running gateway."""
+
+    desk: HostDesk
+    enrolment: Enrolment
+
+
 class Composition(Protocol):
     """Filled by `gateway.app`."""
 
@@ -73,6 +84,10 @@ class Composition(Protocol):
         """Open the data folder for this process alone. Raises `store.port.Refused`."""
         ...
 
+    def look(self, settings: Settings) -> LogLook:
+        """What can be read of the data folder's audit log without opening it, also while a gateway serves."""
+        ...
+
     async def recover(
         self, settings: Settings, *, person: str, reason: str, accept_loss: bool, auditor_key: Path | None
     ) -> str:
@@ -88,6 +103,10 @@ class Composition(Protocol):
 
     def read_host(self, output: bytes) -> dict[str, object] | None:
         """What a host answered to that script: `phase`, `reason`, `store_id` and what it offers; None: no answer."""
+        ...
+
+    def hosts(self, settings: Settings, opened: Opened) -> AbstractAsyncContextManager[HostQuestions]:
+        """Ask hosts with what an opened data folder holds. Raises `catalog.mistake.MistakesError`."""
         ...
 
     async def serve(self, settings: Settings, ready: Callable[[str], None]) -> int:

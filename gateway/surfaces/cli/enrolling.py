@@ -7,13 +7,18 @@ import typer
 
 from gateway.catalog.load import load, read_folder
 from gateway.catalog.mistake import MistakesError
-from gateway.surfaces.cli.asking import ask, client_of, segment
+from gateway.engine.enrolling import Place
+from gateway.surfaces.cli.administering import administer
+from gateway.surfaces.cli.asking import segment
+from gateway.surfaces.cli.composition import Opened
 from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.hosting import hosts
 from gateway.surfaces.cli.render import print_table
+from gateway.surfaces.host_wire import keys_document
 
 HostArgument = Annotated[str, typer.Argument(metavar="NAME", help="The host's name in the catalog.")]
 FETCH_SECONDS = 60.0
+LOST = "Fetch the keys again; confirming the same ones twice does no harm."
 
 
 @hosts.command()
@@ -40,22 +45,45 @@ def enroll(
     place = {"address": address, "port": port, "allow_private": allow_private, "jump": jump}
     if address is None:
         place |= _declared(context, name)
-    path = f"/v1/hosts/{segment(name)}"
     if digest is None:
-        seen = context.run(ask(client_of(context), "POST", f"{path}/keys", body=place, wait=FETCH_SECONDS)).document
+        seen = context.run(_keys(context, name, place))
         if as_json:
             context.print_json(seen)
             raise typer.Exit(Exit.ERROR if seen["changed"] else Exit.SUCCESS)
         _show(context, seen, replaces or [])
         digest = seen["digest"]
-    body = place | {"digest": digest, "replaces": replaces or []}
-    made = context.run(ask(client_of(context), "POST", f"{path}/enroll", body=body, wait=FETCH_SECONDS)).document
+    made = context.run(_keys(context, name, place, confirmed=(digest, replaces or [])))
     if as_json:
         context.print_json(made)
         return
     context.out.print(f"On record. In the catalog, below `{name}`:", markup=False)
     for line in ("host_keys:", *(f'  - "{key["line"]}"' for key in made["keys"])):
         context.out.print(f"    {line}", markup=False)
+
+
+async def _keys(
+    context: Context, name: str, place: dict[str, Any], *, confirmed: tuple[str, list[str]] | None = None
+) -> Any:  # noqa: ANN401 - any JSON value
+    """Fetch the keys, or confirm them by digest and what they replace: both under a person's key, served or not."""
+    key = context.key()
+    path = f"/v1/hosts/{segment(name)}/{'keys' if confirmed is None else 'enroll'}"
+    body = place if confirmed is None else place | {"digest": confirmed[0], "replaces": confirmed[1]}
+
+    async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
+        who = opened.keys.authenticate(f"Bearer {key}")
+        async with context.composition.hosts(context.settings(), opened) as asked:
+            # Opened as written: what the catalog on disk says of a declared host holds here.
+            declared = asked.desk.hosts.get(name) is not None
+            there = None if declared or place["address"] is None else Place(**place)
+            if confirmed is None:
+                return keys_document(await asked.enrolment.offer(who, name, there), enrolled=False)
+            seen, replaces = confirmed
+            made = await asked.enrolment.confirm(who, name, there, seen=seen, replaces=replaces)
+            return keys_document(made, enrolled=True)
+
+    return await administer(
+        context, lambda client: client.call("POST", path, body=body, wait_seconds=FETCH_SECONDS), local, once=LOST
+    )
 
 
 def _declared(context: Context, name: str) -> dict[str, Any]:

@@ -1,16 +1,20 @@
 """`gateway host check|operations|fence|unlock|collect`: what a host offers and holds, and what changes it."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from gateway.catalog.values import seconds as seconds_of
+from gateway.surfaces.cli.administering import administer
 from gateway.surfaces.cli.asking import ask, client_of, segment
+from gateway.surfaces.cli.composition import HostQuestions, Opened
 from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.enrolling import HostArgument
 from gateway.surfaces.cli.hosting import hosts
 from gateway.surfaces.cli.render import exit_code, print_operation, print_table
+from gateway.surfaces.host_wire import check_document, stored_page
 from gateway.surfaces.wire import instant
 
 __all__ = ["hosts"]
@@ -25,12 +29,33 @@ def _path(name: str, deed: str) -> str:
     return f"/v1/hosts/{segment(name)}/{deed}"
 
 
+async def _look(
+    context: Context, path: str, query: dict[str, str], local: Callable[[HostQuestions], Awaitable[Any]]
+) -> Any:  # noqa: ANN401 - any JSON value
+    """Ask the running gateway to look; if none runs, look with what its data folder holds."""
+
+    async def opened_here(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
+        async with context.composition.hosts(context.settings(), opened) as asked:
+            return await local(asked)
+
+    return await administer(
+        context,
+        lambda client: client.call("GET", path, query=query, wait_seconds=WAIT_SECONDS),
+        opened_here,
+        once="Ask again; asking changes nothing.",
+    )
+
+
 @hosts.command()
 def check(name: HostArgument, *, as_json: JsonFlag = False) -> None:
     """Look at what commands on a host rest on: key, login, shell, store, clock, space, programs. Changes nothing."""
     context = current()
     context.as_json = as_json
-    seen = context.run(ask(client_of(context), "GET", _path(name, "check"), wait=WAIT_SECONDS)).document
+
+    async def local(asked: HostQuestions) -> Any:  # noqa: ANN401 - any JSON value
+        return check_document(await asked.desk.check(name))
+
+    seen = context.run(_look(context, _path(name, "check"), {}, local))
     if as_json:
         context.print_json(seen)
     else:
@@ -48,9 +73,13 @@ def operations(name: HostArgument, *, as_json: JsonFlag = False) -> None:
     found: list[Any] = []
     after: str | None = ""
     while after is not None:
-        query = {"after": after} if after else None
-        call = ask(client_of(context), "GET", _path(name, "operations"), query=query, wait=WAIT_SECONDS)
-        page = context.run(call).document
+        query = {"after": after} if after else {}
+
+        async def local(asked: HostQuestions, after: str = after) -> Any:  # noqa: ANN401 - any JSON value
+            found, more = await asked.desk.operations(name, after)
+            return stored_page(found, more=more)
+
+        page = context.run(_look(context, _path(name, "operations"), query, local))
         found += page["operations"]
         after = page["after"]
     if as_json:

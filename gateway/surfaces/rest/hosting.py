@@ -1,19 +1,18 @@
 """Hosts over REST, for people: their keys, what they offer and hold, and the operations that change them."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from gateway.catalog.declared_hosts import LOCK, OPERATION
 from gateway.core.acl import require_deed
-from gateway.engine.enrolling import Offer, Place
+from gateway.engine.enrolling import Place
 from gateway.engine.gateway import View
 from gateway.model.principal import Deed
 from gateway.model.problem import Code, Problem
 from gateway.surfaces.documents import Document
+from gateway.surfaces.host_wire import check_document, keys_document, stored_page
 from gateway.surfaces.rest.administration import Name
 from gateway.surfaces.rest.call import Call, Reply
 from gateway.surfaces.rest.operations import later, operation_reply
@@ -24,6 +23,14 @@ _LOCK: Final = re.compile(LOCK)
 _ADDRESS: Final = r"^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{0,45}:[0-9A-Fa-f:.]{0,45})$"
 _FINGERPRINT: Final = r"^SHA256:[A-Za-z0-9+/]{43}$"
 _DIGEST: Final = r"^[0-9a-f]{64}$"
+
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 60.0 is an integer there (JSON Schema 2020-12, section 6.1.1)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 OperationKey = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 
@@ -32,7 +39,7 @@ class HostPlaceRequest(Document):
     """The body of `POST /v1/hosts/{name}/keys`: where a host is that the catalog does not declare yet."""
 
     address: str | None = Field(default=None, pattern=_ADDRESS, description="Null: as the catalog declares.")
-    port: int = Field(default=22, ge=1, le=65_535)
+    port: Whole = Field(default=22, ge=1, le=65_535)
     allow_private: bool = Field(default=False, description="Loopback, private and link-local addresses are allowed.")
     jump: Name | None = Field(default=None, description="A declared host to go through.")
 
@@ -122,7 +129,9 @@ class FenceRequest(Document):
     """The body of `POST /v1/hosts/{name}/fence`."""
 
     operation: str = Field(pattern=OPERATION)
-    attempts: int | None = Field(default=None, ge=1, le=20, description="Null: as many as there can be.")
+    attempts: Annotated[Whole, Field(ge=1, le=20)] | None = Field(
+        default=None, description="Null: as many as there can be."
+    )
     reason: Reason | None = None
     key: OperationKey | None = None
 
@@ -139,7 +148,7 @@ class UnlockRequest(Document):
 class CollectRequest(Document):
     """The body of `POST /v1/hosts/{name}/collect`."""
 
-    older_than_seconds: int = Field(default=2_592_000, ge=60, le=3_000_000_000)
+    older_than_seconds: Whole = Field(default=2_592_000, ge=60, le=3_000_000_000)
     reason: Reason | None = None
     key: OperationKey | None = None
 
@@ -168,8 +177,7 @@ async def check(call: Call) -> Reply:
     """`GET /v1/hosts/{name}/check`."""
     require_deed(call.who, Deed.ADMINISTER)
     call.query({})
-    seen = await call.ports.hosts.desk.check(_name(call))
-    return Reply(200, {"host": seen.host, "fine": seen.fine, "findings": [asdict(item) for item in seen.findings]})
+    return Reply(200, check_document(await call.ports.hosts.desk.check(_name(call))))
 
 
 async def operations(call: Call) -> Reply:
@@ -234,35 +242,3 @@ def _name(call: Call) -> str:
 
 def _place(body: HostPlaceRequest) -> Place | None:
     return None if body.address is None else Place(body.address, body.port, body.allow_private, body.jump)
-
-
-def keys_document(found: Offer, *, enrolled: bool) -> dict[str, Any]:
-    """Keys as `HostKeysDocument` describes them."""
-    return {
-        "host": found.host,
-        "address": found.address,
-        "port": found.port,
-        "keys": [asdict(key) for key in found.keys],
-        "believed": list(found.believed),
-        "missing": list(found.missing),
-        "changed": bool(found.missing),
-        "digest": found.digest,
-        "enrolled": enrolled,
-    }
-
-
-def stored_page(found: Sequence[Any], *, more: bool) -> dict[str, Any]:
-    """A page as `StoredOperationPage` describes it."""
-    shown = [
-        {
-            "operation": item["operation"],
-            "attempt": item["attempt"],
-            "phase": item["phase"],
-            "issued_ms": item["issued"],
-            "began": item["began"] or None,
-            "ended": item["ended"],
-            "exit": item["exit"],
-        }
-        for item in found
-    ]
-    return {"operations": shown, "after": found[-1]["operation"] if more and found else None}
