@@ -1,18 +1,31 @@
 #!/bin/sh
 # Runs a command at most once per attempt of an operation on this host, and says later what became of it.
 #
-#   sh runner.sh VERB store=/path key=value …      the command on descriptor 3, its secrets on descriptor 4
+#   sh runner.sh VERB store=/path nonce=WORD store_id=ID key=value …
 #
-# run       start the attempt unless it was ever claimed, follow it, report it
-# status    report the attempt; changes nothing
-# fence     make sure that an attempt which has not begun never will, then report
-# cancel    fence; where it has begun, record the wish and signal the command. What came of it, the record tells
-# probe     run a question now, under a time limit, and frame its answer; claims nothing
-# list      the operations in the store         collect   raise the floor, then forget what is settled below it
-# lock      who holds a named lock              unlock    set aside a lock whose holder is not alive
-# init      make the store, once                check     say what this host offers
+# `run` and `probe` read the command from descriptor 3 and, with secrets=1, its secrets from descriptor 4. `init` and
+# `check` take no store_id. The keys of each verb, those in brackets at will:
 #
-# The answer is one line, `@gw1 NONCE {json}`. Every other line on the channel is noise (banners, rc files).
+# run      start the attempt unless it was ever claimed, follow it, report it: op attempt issued digest [secrets]
+#          [follow: seconds until it answers `running`] [limit: seconds until the command is stopped]
+#          [lock, and term: seconds within which a dead holder keeps it] [keep: bytes of each end of what it printed]
+# status   report the attempt; changes nothing: op attempt issued [keep]
+# fence    make sure that an attempt which has not begun never will, then report: as status
+# cancel   fence; where it has begun, record the wish and signal the command; what came of it the record tells: as
+#          status, and [signal: TERM, INT or KILL]. A command that is about to start is not started
+# probe    run a question now and frame its answer; claims nothing: digest limit [secrets] [keep]
+# list     the operations in the store, by name: [op: the name after which to go on] [most]
+# collect  raise the floor, then forget what is settled below it: before [most: operations at a time]
+# lock     who holds a named lock: lock
+# unlock   set aside a lock whose holder is not alive: lock number, as it was looked at
+# init     make the store, once, and say what this host offers
+# check    say what this host offers
+#
+# `supervise` is no verb for callers: `run` starts it, with its own words, to outlive the session.
+#
+# The answer is one line, `@gw1 NONCE {json}`. Every other line on the channel is noise (banners, rc files). Its phase
+# is absent, running, exited, fenced, lost or unverifiable where it is about an attempt, `ok` where it is not, and
+# `refused`, with a reason, where this delivery has launched nothing.
 #
 # What is on disk, per operation, in STORE/ops/OPERATION (N: the attempt, U: N and the process that works on it):
 #   g.N  the gate, a hard link to a token: whoever made it owns the attempt     t.U  the token before it is linked

@@ -1,5 +1,6 @@
 """What is handed to a host: the command, the words of the call, the text that carries both; and what never is."""
 
+import re
 import shlex
 import subprocess
 from typing import Any
@@ -134,6 +135,16 @@ def test_the_runner_knows_every_word_of_every_call(verb: Verb) -> None:
     for word in arguments(_call(limit_seconds=1, **fields)):
         assert f"\n    {word.partition('=')[0]}=*)" in text, word
     assert f"\n{verb.value}() {{" in text
+
+
+def test_the_head_of_the_runner_names_every_verb_and_every_word() -> None:
+    head, _, rest = load_runner().text.decode().partition("\nset -uf\n")
+    verbs = re.findall(r"^# ([a-z]+)  +\S", head, re.MULTILINE)
+    words = re.findall(r"^    ([a-z_]+)=\*\) \1=", rest, re.MULTILINE)
+
+    assert verbs == re.findall(r"^# (\S+)", head[head.index("# run ") : head.index("# `supervise`")], re.MULTILINE)
+    assert sorted(verbs) == sorted(verb.value for verb in Verb)
+    assert [word for word in words if not re.search(rf"\b{word}\b", head)] == []
 
 
 def test_the_digest_is_that_of_the_shipped_text() -> None:
