@@ -43,10 +43,11 @@ class _OpenSegment:
     Up to `reserved` the disk keeps room for it.
     """
 
-    __slots__ = ("file", "next_seq", "reserved", "segment", "size")
+    __slots__ = ("file", "name", "next_seq", "reserved", "segment", "size")
 
     def __init__(self, segment: int, file: AppendFile, size: int, next_seq: int) -> None:
         self.segment = segment
+        self.name = segment_name(segment)
         self.file = file
         self.size = self.reserved = size
         self.next_seq = next_seq
@@ -157,7 +158,7 @@ class Exporter:
             raise
         try:
             at.file.sync()
-            self._read_back(segment_name(at.segment), at.size, data)
+            self._read_back(at.name, at.size, data)
         except OSError:
             # The kernel reports a failed write once and may then show pages that never reached the disk.
             self._suspect.add(at.segment)
@@ -252,7 +253,7 @@ class Exporter:
 
     def _refuse_foreign(self, at: _OpenSegment) -> None:
         try:
-            there = self._directory.size(segment_name(at.segment))
+            there = self._directory.size(at.name)
         except FileNotFoundError:
             there = -1
         if at.file.size() == there == at.size:
