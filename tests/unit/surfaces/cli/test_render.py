@@ -14,7 +14,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "operation_id": "op_1", "action": "a.b", "state": "succeeded", "outcome": "success", "executed": "yes",
         "basis": "probe", "guidance": "Done.", "joined": False, "replayed": False, "output_valid": None,
         "contradicted": False, "attempts": [], "evidence": [], "error": None, "result": None, "receipt": None,
-        "run": None, "caller": "agent-a",
+        "steps": [], "run": None, "caller": "agent-a",
     } | changes  # fmt: skip
 
 
@@ -50,6 +50,10 @@ def test_everything_that_matters_is_on_the_page(out: Console) -> None:
             joined=True,
             output_valid=False,
             contradicted=True,
+            steps=[
+                {"name": "migrate", "state": "failed", "exit": 3},
+                {"name": "restart", "state": "not_begun", "exit": None},
+            ],
             attempts=[
                 {"kind": "send", "number": 1, "status": 500, "observation": "answered", "standing": "doubt"},
                 {"kind": "send", "number": 2, "status": None, "observation": None, "standing": "open"},
@@ -64,6 +68,7 @@ def test_everything_that_matters_is_on_the_page(out: Console) -> None:
 
     for text in (
         "error  a.b  op_1  (joined to it)", "by probe", "does not fit its declared schema", "contradicts this",
+        "step 1 migrate: failed, exit status 3", "step 2 restart: not begun",
         "send 1 500: answered (doubt)", "send 2: under way (open)", "T probe: absent x3 404", "error rejected: no",
         "more lines; use --json", "audit o entry 7 leaf ffffffffffffffff…",
     ):  # fmt: skip
