@@ -25,7 +25,7 @@ from adapters.ssh.runner_wire import RemotePhase, read_answer
 from adapters.ssh.trust import identity_of
 from fixtures.proxy.server import FaultProxy
 from tests.contract.ssh_daemon import MISSING, SECONDS_MAX, Daemon, Pipe, daemon_program, running_daemon
-from tests.unit.adapters.ssh_stand import agreed, credential_of, limited, new_key, public_text
+from tests.unit.adapters.ssh_stand import agreed, credential_of, limited, new_key, public_text, run_out
 
 BOTH = ("upstream", "downstream")
 
@@ -177,11 +177,13 @@ async def test_a_command_whose_acceptance_is_lost_is_unknown_and_runs_to_its_end
     trial.strike("drop_at", "asked", "downstream")
     if close != "hang":
         trial.strike("cut_at", "begun", close=close)
-    limits = limited(reply_seconds=1.0 if close == "hang" else SECONDS_MAX)
+    limits = limited(reply_seconds=SECONDS_MAX)
     async with asyncio.TaskGroup() as group:
         under_way = group.create_task(trial.attempt(DEAF, hooks=trial.when_asked(), limits=limits))
         await trial.begun.listen()
         trial.proxy.announce("begun")
+        if close == "hang":
+            await run_out(trial.adapter, Stage.ASKED)
     seen = under_way.result()
 
     assert (seen.stage, seen.nothing_left, seen.exit_status) == (Stage.ASKED, False, None)
@@ -190,16 +192,20 @@ async def test_a_command_whose_acceptance_is_lost_is_unknown_and_runs_to_its_end
 
 @pytest.mark.parametrize("how", ["reset", "fin", "hang", "keepalive"])
 async def test_a_quiet_command_that_is_cut_off_is_unknown_and_runs_to_its_end(trial: Trial, how: str) -> None:
-    changes: dict[str, Any] = {}
     if how in {"reset", "fin"}:
         trial.strike("cut_at", "begun", close=how)
     else:
         trial.strike("drop_at", "begun", *BOTH)
-        changes = {"run_seconds": 1.5} if how == "hang" else {"limits": limited(keepalive_seconds=0.2)}
     async with asyncio.TaskGroup() as group:
-        under_way = group.create_task(trial.attempt(QUIET, **changes))
+        under_way = group.create_task(trial.attempt(QUIET))
         await trial.begun.listen()
         trial.proxy.announce("begun")
+        if how == "hang":
+            await run_out(trial.adapter, Stage.ACCEPTED)
+        elif how == "keepalive":
+            (flight,) = trial.adapter._flights
+            assert flight.line is not None
+            flight.line.last.set_keepalive(0.2)
     seen = under_way.result()
 
     assert (seen.stage, seen.nothing_left, seen.exit_status, seen.exit_signal) == (Stage.ACCEPTED, False, None, None)
@@ -228,10 +234,11 @@ async def test_a_printing_command_in_a_black_hole_goes_on_to_its_end(trial: Tria
     trial.strike("drop_at", "begun", *BOTH)
     text = "read line; echo x >$begun; read word <$go; for i in 1 2 3 4 5; do echo noise; done; echo x >$done\n"
     async with asyncio.TaskGroup() as group:
-        under_way = group.create_task(trial.attempt(text, run_seconds=1.5))
+        under_way = group.create_task(trial.attempt(text))
         await trial.begun.listen()
         trial.proxy.announce("begun")
         await trial.went_on_to_the_end()
+        await run_out(trial.adapter, Stage.ACCEPTED)
 
     assert (under_way.result().stage, under_way.result().nothing_left) == (Stage.ACCEPTED, False)
 

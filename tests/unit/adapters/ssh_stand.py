@@ -18,6 +18,7 @@ from adapters.contract_ssh import (
     SshObservation,
     SshPins,
     SshRoute,
+    Stage,
 )
 from adapters.ssh.client import SshAdapter
 from fixtures.proxy.server import FaultProxy
@@ -31,6 +32,7 @@ QUICK = SshLimits(
     grace_seconds=0.2,
     keepalive_seconds=30.0,
 )
+LOOK_SECONDS = 0.005
 SHORT_SECONDS = 0.3
 """For what must run out of time."""
 
@@ -134,3 +136,15 @@ class Stand:
 
 def limited(**seconds: Any) -> SshLimits:
     return replace(QUICK, **seconds)
+
+
+async def run_out(adapter: SshAdapter, stage: Stage) -> None:
+    """Let the time of the attempts under way be over once they have reached a stage, however long that took.
+
+    A short limit instead would strike earlier on a busy machine, and the test would show another thing.
+    """
+    while under_way := [flight for flight in adapter._flights if not flight.clock.expired()]:
+        for flight in under_way:
+            if flight.stage is stage:
+                flight.give_up()
+        await asyncio.sleep(LOOK_SECONDS)

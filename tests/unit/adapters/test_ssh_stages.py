@@ -13,7 +13,16 @@ from adapters.contract_ssh import SshPins, SshRoute, Stage
 from adapters.ssh.flight import Flight
 from adapters.ssh.stages import TABLE, Proof, Signs, is_refusal, proof_of
 from tests.unit.adapters.conftest import Owner
-from tests.unit.adapters.ssh_stand import SHORT_SECONDS, Stand, agreed, credential_of, limited, new_key, public_text
+from tests.unit.adapters.ssh_stand import (
+    SHORT_SECONDS,
+    Stand,
+    agreed,
+    credential_of,
+    limited,
+    new_key,
+    public_text,
+    run_out,
+)
 
 BEFORE_THE_COMMAND = (Stage.PREPARED, Stage.CONNECTING, Stage.CONNECTED, Stage.OPENED)
 EVERY_SIGN = [Signs(*signs) for signs in itertools.product((False, True), repeat=3)]
@@ -230,7 +239,12 @@ async def test_an_accepted_command_without_a_status_is_unknown_whether_it_ran_or
     stand: Stand, way: str, ran: bool
 ) -> None:
     stand.service.plan.add(f"ssh_accept_run_{way}" if ran else f"ssh_accept_{way}")
-    seen = await stand.attempt(run_seconds=1.0)
+    async with asyncio.TaskGroup() as group:
+        under_way = group.create_task(stand.attempt())
+        await stand.reached("ran" if ran else "accepted")
+        if way in {"hang", "eof"}:
+            await run_out(stand.adapter, Stage.ACCEPTED)
+    seen = under_way.result()
 
     assert (seen.stage, seen.nothing_left, seen.exit_status, seen.exit_signal) == (Stage.ACCEPTED, False, None, None)
     assert not seen.output_complete
