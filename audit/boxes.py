@@ -16,10 +16,10 @@ from audit.fields import Malformed
 from audit.keyring import Entropy
 from audit.log import chunks, segments
 from audit.record import NONCE_BYTES, Kind, pad, unpad
-from audit.subjects import SUBJECT_KEY_BYTES, PersonalKey, Subject, SubjectKeys, tag_of
+from audit.subjects import SUBJECT_KEY_BYTES, KeptKeys, PersonalKey, Subject, SubjectKeys, tag_of
 
 BOX = "$box"
-ERASED = "erased"
+ERASED = "[shredded]"
 """What is shown in the place of a field whose key was deleted."""
 
 
@@ -75,10 +75,10 @@ class Boxer:
 
 
 class Unboxer:
-    """Shows documents with their boxes opened, as far as keys are here; says `erased` where the log says so."""
+    """Shows documents with their boxes opened, as far as keys are here; says `[shredded]` where the log says so."""
 
     def __init__(
-        self, erased: Collection[bytes], key: PersonalKey | None = None, store: SubjectKeys | None = None
+        self, erased: Collection[bytes], key: PersonalKey | None = None, store: KeptKeys | None = None
     ) -> None:
         """`erased` holds the tags of `erased_subjects`; without key and store nothing is opened."""
         self._erased = frozenset(erased)

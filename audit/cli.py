@@ -94,7 +94,7 @@ def verify_command(
     refuse_inside([trust, *(anchor or ())], folder)
     given = receipts_at(receipts)
     private = None if key is None else _checked_key(key, reshared, folder)
-    with _progress(shown=sys.stderr.isatty() and not as_json) as (started, progress):
+    with progress_bar("verifying", shown=sys.stderr.isatty() and not as_json) as (started, progress):
         report = verify(
             DiskDirectory(folder),
             policy=policy,
@@ -120,10 +120,10 @@ def _checked_key(key: Path, reshared: list[Path] | None, folder: Path) -> Recipi
 
 
 @contextmanager
-def _progress(*, shown: bool) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+def progress_bar(what: str, *, shown: bool) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
     """A bar of bytes on standard error; what is given out is told the total and then each part."""
     bar = Progress(console=Console(stderr=True), disable=not shown, transient=True)
-    task = bar.add_task("verifying", total=None)
+    task = bar.add_task(what, total=None)
 
     def started(total: int) -> None:
         # Not before: the bar has a thread of its own, and processes are made more cheaply while there is none.
@@ -164,20 +164,20 @@ def show_command(
 ) -> None:
     """Decrypt and print the records. Whether they can be relied on is what `audit verify` says.
 
-    Personal fields stay in their boxes without the keys for them; those of an erased subject are shown as `erased`.
+    Personal fields stay in their boxes without the keys for them; those of an erased subject read `[shredded]`.
     With `--blobs` it ends with 3 if one is missing and 1 if one is not what its record names.
     """
     private, folder = reader_key(key, reshared), log_at(directory)
     with refusals():
         if reshared:
             check_handed(DiskDirectory(folder), private)
-        unbox = opening(folder, personal_key, subjects)
         unpacked = unpacking(DiskDirectory(folder), blobs, folder)
-        for found in show(DiskDirectory(folder), private, op=op, clear=clear, skipped=warn):
-            shown = replace(found, content=unbox(found.content))
-            if unpacked is not None and shown.kind is Kind.DATA:
-                unpacked.take(shown.seq, shown.content)
-            typer.echo(json.dumps(shown.to_json()) if as_json else _line(shown))
+        with opening(folder, personal_key, subjects) as unbox:
+            for found in show(DiskDirectory(folder), private, op=op, clear=clear, skipped=warn):
+                shown = replace(found, content=unbox(found.content))
+                if unpacked is not None and shown.kind is Kind.DATA:
+                    unpacked.take(shown.seq, shown.content)
+                typer.echo(json.dumps(shown.to_json()) if as_json else _line(shown))
     if unpacked is not None:
         raise typer.Exit(unpacked.exit)
 

@@ -56,7 +56,10 @@ def disclose_command(
     reshared: Reshared = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --out: print what was written as JSON.")] = False,
 ) -> None:
-    """Write one final operation's records with proofs that a stranger can check, and no other record."""
+    """Write one final operation's records with proofs that a stranger can check, and no other record.
+
+    Personal fields stay in their boxes: a key that opened one would open every other box of that person.
+    """
     if as_json and out is None:
         usage("--json tells what was written to a file: give --out")
     private, policy, folder = reader_key(key, reshared), policy_at(trust), log_at(directory)
@@ -165,13 +168,13 @@ def export_command(
             )
             for finding in report.findings:
                 warn(finding.message)
-        unbox = opening(folder, personal_key, subjects)
         unpacked = unpacking(log, blobs, folder)
-        for entry in extract(log, private, report, skipped=warn):
-            shown = entry if entry.content is None else replace(entry, content=unbox(entry.content))
-            if unpacked is not None and shown.kind == "data" and shown.content is not None:
-                unpacked.take(shown.seq, shown.content)
-            sys.stdout.write(json.dumps(shown.to_json()) + "\n")
+        with opening(folder, personal_key, subjects) as unbox:
+            for entry in extract(log, private, report, skipped=warn):
+                shown = entry if entry.content is None else replace(entry, content=unbox(entry.content))
+                if unpacked is not None and shown.kind == "data" and shown.content is not None:
+                    unpacked.take(shown.seq, shown.content)
+                sys.stdout.write(json.dumps(shown.to_json()) + "\n")
     verdict = Exit.NOT_PROVEN if report is None else report.exit
     raise typer.Exit(verdict if unpacked is None else worst([verdict, unpacked.exit]))
 

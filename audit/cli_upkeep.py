@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +26,7 @@ from audit.recover import QUARANTINE, statement_of_loss
 from audit.report import Exit
 from audit.retention import Retention, retire
 from audit.shred import shred
-from audit.subjects import PersonalKey, SubjectFile
+from audit.subjects import KeptKeys, PersonalKey, SubjectFile
 from audit.writer import LogWriter
 
 SealKeyPath = Annotated[Path, typer.Option(help="The file of the log's seal keys.")]
@@ -36,16 +38,26 @@ SubjectsPath = Annotated[Path | None, typer.Option(help="The file of subject key
 
 Open = Callable[[dict[str, Any]], dict[str, Any]]
 
+Elsewhere = Callable[[Path], AbstractContextManager[tuple[PersonalKey, KeptKeys] | None]]
+"""The keys for a log's personal fields, given its folder, where another program keeps them; None: not there."""
 
-def opening(folder: Path, personal_key: Path | None, subjects: Path | None) -> Open:
+ELSEWHERE: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
+"""Set by a program that has these commands inside it and keeps subject keys in a store of its own."""
+
+
+@contextmanager
+def opening(folder: Path, personal_key: Path | None, subjects: Path | None) -> Iterator[Open]:
     """What opens the boxes of personal fields in a record; without keys it only says which ones were erased."""
     if (personal_key is None) != (subjects is None):
         usage("--personal-key and --subjects belong together")
     erased = erased_subjects(DiskDirectory(folder))
-    if personal_key is None or subjects is None:
-        return Unboxer(erased).open
-    key = _personal_key(personal_key)
-    return Unboxer(erased, key, SubjectFile(DiskDirectory(subjects.parent), subjects.name, key.origin)).open
+    if personal_key is not None and subjects is not None:
+        key = _personal_key(personal_key)
+        yield Unboxer(erased, key, SubjectFile(DiskDirectory(subjects.parent), subjects.name, key.origin)).open
+        return
+    elsewhere = ELSEWHERE.get()
+    with nullcontext() if elsewhere is None else elsewhere(folder) as found:
+        yield Unboxer(erased, *(found or ())).open
 
 
 def _personal_key(path: Path) -> PersonalKey:

@@ -99,7 +99,15 @@ class Erasing:
     by: str
 
 
-class SubjectKeys(Protocol):
+class KeptKeys(Protocol):
+    """Subject keys as a reader needs them. Raises OSError."""
+
+    def of_tag(self, tag: bytes) -> Subject | None:
+        """The key that a record names; None if there is none, or none any more."""
+        ...
+
+
+class SubjectKeys(KeptKeys, Protocol):
     """Keeps the subject keys of one log. Methods that change something return once that is durable; all raise OSError.
 
     A store inside a database may join `erase`, the entry and `settle` in one transaction instead.
@@ -107,10 +115,6 @@ class SubjectKeys(Protocol):
 
     def find(self, handle: bytes) -> Subject | None:
         """The key kept under a handle."""
-        ...
-
-    def of_tag(self, tag: bytes) -> Subject | None:
-        """The key that a record names."""
         ...
 
     def add(self, subject: Subject) -> None:

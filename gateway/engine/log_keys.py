@@ -113,12 +113,9 @@ class Held:
 
 def held_keys(file: KeyFile, origin: str, stored: bytes | None) -> Held:
     """What the store knows of the log's keys, with the private halves in the file. Raises Refused."""
-    signers = file.of(origin)
-    if not signers:
-        raise Refused(f"{file} holds no key for the log {origin}; was `audit.origin` changed?")
-    policy = _history(stored, origin) or TrustPolicy((signers[0].key,))
+    policy = policy_of(file, origin, stored)
     # A key that was made for a change that never came is in no history.
-    by_public = {signer.key.public: signer for signer in signers}
+    by_public = {signer.key.public: signer for signer in file.of(origin)}
     found = tuple(by_public[key.public] for key in policy.logs if key.public in by_public)
     if not found or found[-1].key.public != policy.logs[-1].public:
         raise Refused(
@@ -126,6 +123,17 @@ def held_keys(file: KeyFile, origin: str, stored: bytes | None) -> Held:
             " back the folder `keys` as it was after that."
         )
     return Held(policy, found)
+
+
+def policy_of(file: KeyFile, origin: str, stored: bytes | None) -> TrustPolicy:
+    """Every key that a log has had, each with its part of it. Raises Refused."""
+    history = _history(stored, origin)
+    if history is not None:
+        return history
+    signers = file.of(origin)
+    if not signers:
+        raise Refused(f"{file} holds no key for the log {origin}; was `audit.origin` changed?")
+    return TrustPolicy((signers[0].key,))
 
 
 def _history(stored: bytes | None, origin: str) -> TrustPolicy | None:

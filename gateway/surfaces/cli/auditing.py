@@ -1,6 +1,8 @@
 """`gateway audit`: the auditor's own commands, and `drain` for a stopped gateway."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,12 +10,17 @@ import typer
 
 from audit.arguments import policy_at
 from audit.cli import app as audit_app
+from audit.cli_upkeep import Elsewhere
 from audit.note import NoteKey
 from audit.rotate import BadRotation, Rotated, policy_after
+from audit.subjects import KeptKeys, PersonalKey
 from audit.trust import TrustPolicy
+from gateway.catalog.config import config_path, open_settings
+from gateway.catalog.mistake import MistakesError
+from gateway.store.port import Refused
 from gateway.surfaces.cli.administering import administer, operator
 from gateway.surfaces.cli.composition import Opened
-from gateway.surfaces.cli.context import JsonFlag, current
+from gateway.surfaces.cli.context import Context, JsonFlag, current
 from gateway.surfaces.wire import key_change_document
 
 LOST = "Whether the key was changed is in the log, `gateway audit show --all`; to change it once more does no harm."
@@ -77,6 +84,27 @@ def _policy_after(given: TrustPolicy | None, made: dict[str, Any]) -> str:
         # The change is made: whoever asked must get what speaks for the log now.
         sys.stderr.write(f"gateway: {error}; this is the policy of this log alone\n")
         return own
+
+
+def subject_keys(context: Context) -> Elsewhere:
+    """Keys for personal fields from the store of the gateway that the settings name, if the log is one of its own."""
+
+    @contextmanager
+    def find(folder: Path) -> Iterator[tuple[PersonalKey, KeptKeys] | None]:
+        environment = context.composition.environment
+        with ExitStack() as opened:
+            found = None
+            try:
+                settings = open_settings(config_path(environment), environment)
+                found = opened.enter_context(context.composition.look(settings).subject_keys(folder))
+            except MistakesError:
+                # An auditor needs no gateway; whose settings cannot be read has none here.
+                found = None
+            except Refused as refused:
+                sys.stderr.write(f"gateway: {refused} Personal fields stay in their boxes.\n")
+            yield found
+
+    return find
 
 
 def commands() -> typer.Typer:

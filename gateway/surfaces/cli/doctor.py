@@ -1,10 +1,13 @@
 """`gateway doctor`: what an operator should look at, each with what to do about it."""
 
 import stat
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from audit.cli import progress_bar
+from audit.report import Finding
 from gateway.catalog.lint import check as check_catalog
 from gateway.catalog.load import read_folder
 from gateway.engine.anchoring import newest_below, witnesses_of
@@ -14,6 +17,17 @@ from gateway.surfaces.cli.client import AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.context import Context
 
 PRIVATE_BITS = 0o077
+FINDINGS_MAX = 5
+"""Of one log; `gateway audit verify` tells them all."""
+_PUT_BACK = (
+    "Put back what was there, or mount its disk: until then that place vouches for nothing. Only if it is lost for"
+    " good, make the folder anew."
+)
+_DAMAGED = (
+    "Keep a copy of {folder} as it is. If a backup holds the file whole, stop the gateway and put that file back;"
+    " `gateway audit verify` says whether it is the right one. If not, `gateway recover --accept-loss` goes on under a"
+    " new log, and this one stays as evidence."
+)
 COSIGNATURE_SECONDS_MAX = 5400
 """An idle log beats once an hour, and its witnesses cosign that."""
 
@@ -36,6 +50,8 @@ async def examine(context: Context) -> list[Line]:
     lines += _anchors(settings)
     lines += _witnesses(settings, context.composition.clock.wall_ms())
     lines += [line async for line in _gateway(context, settings)]
+    # Last: a stopped gateway's log is as it should be only once it was opened, which sets a torn end aside.
+    lines += _log(context, settings)
     return lines
 
 
@@ -81,7 +97,7 @@ def _anchors(settings: Settings) -> list[Line]:
     if not audit.anchors:
         return []
     missing = [anchor for anchor in audit.anchors if not Path(anchor).is_dir()]
-    detail = f"missing: {', '.join(missing)}" if missing else f"{len(audit.anchors)} folders"
+    detail = f"missing: {', '.join(missing)}. {_PUT_BACK}" if missing else f"{len(audit.anchors)} folders"
     return [Line("anchors", fine=not missing, detail=detail)]
 
 
@@ -102,6 +118,31 @@ def _witnesses(settings: Settings, now_ms: int) -> list[Line]:
     if seconds > COSIGNATURE_SECONDS_MAX:
         return [Line("witnesses", fine=False, detail=f"{detail}; the gateway's own log says why")]
     return [Line("witnesses", fine=True, detail=detail)]
+
+
+def _log(context: Context, settings: Settings) -> list[Line]:
+    """Every byte of the log's files, and what the anchors hold of it."""
+    look = context.composition.look(settings)
+    try:
+        with progress_bar("reading the log", shown=sys.stderr.isatty() and not context.as_json) as (started, progress):
+            found = look.damage(context.composition.clock.wall_ms(), started=started, progress=progress)
+        emptied = look.emptied_anchors()
+        folder = look.folder(look.origin())
+    except Refused as refused:
+        return [Line("audit log", fine=False, detail=f"not looked at: {refused}")]
+    lines = [
+        Line("anchors", fine=False, detail=f"{place} holds nothing of this log; was it emptied? {_PUT_BACK}")
+        for place in emptied
+    ]
+    if not found:
+        return [*lines, Line("audit log", fine=True, detail="its files hold together, and the anchors agree")]
+    return [*lines, *(Line("audit log", fine=False, detail=_told(finding, folder)) for finding in found[:FINDINGS_MAX])]
+
+
+def _told(finding: Finding, folder: Path) -> str:
+    place = "" if finding.segment is None else f" (segments/{finding.segment:016x}.agl"
+    place += ")" if place and finding.offset is None else f", byte {finding.offset})" if place else ""
+    return f"{finding.message}{place}. {_DAMAGED.format(folder=folder)}"
 
 
 async def _gateway(context: Context, settings: Settings) -> AsyncIterator[Line]:

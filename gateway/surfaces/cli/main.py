@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from audit.cli import guarded
+from audit.cli_upkeep import ELSEWHERE
 from gateway.engine.logs import Logs
 from gateway.surfaces.cli import acting, administering, auditing, choosing, exporting, host_upkeep, local, shredding
 from gateway.surfaces.cli.composition import Composition
-from gateway.surfaces.cli.context import Context, Exit, enter
+from gateway.surfaces.cli.context import Context, Exit, current, enter
 from gateway.surfaces.cli.demo.command import demo
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -72,6 +73,7 @@ def run(composition: Composition, arguments: Sequence[str]) -> int:
     logs = Logs(composition.clock, level="warning")
     try:
         if arguments and arguments[0] == "audit":
+            ELSEWHERE.set(auditing.subject_keys(current()))
             guarded(lambda: command(list(arguments), prog_name="gateway"))
         else:
             command(list(arguments), prog_name="gateway")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from audit import machine
-from audit.boxes import Boxer
+from audit.boxes import ERASED, Boxer
 from audit.checkpoint import Publisher
 from audit.cli import app
 from audit.cli_upkeep import opening
@@ -103,7 +103,7 @@ def test_a_shredded_subject_is_shown_as_erased_and_the_log_still_verifies(house:
     assert done.exit_code == 0, done.output
     (tag,) = json.loads(done.stdout)["erased"]
     assert len(tag) == 64
-    assert house.names(command) == house.names(command, *house.personal_keys()) == ["erased"] * 6
+    assert house.names(command) == house.names(command, *house.personal_keys()) == [ERASED] * 6
     assert house.verify().exit_code == 0, house.verify().output
     again = house.shred("ada")
     assert (again.exit_code, again.stdout) == (4, "there is no key of that subject\n")
@@ -181,4 +181,5 @@ def test_recover_goes_on_in_a_new_log_that_says_which_end_was_lost(house: House)
 
 def test_without_keys_only_erasures_are_told(house: House) -> None:
     document = {"op": "op-1", "name": "x"}
-    assert opening(house.log, None, None)(document) == document
+    with opening(house.log, None, None) as unbox:
+        assert unbox(document) == document

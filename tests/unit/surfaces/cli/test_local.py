@@ -165,7 +165,8 @@ def test_doctor_looks_at_a_stopped_gateway(stopped: Program, home: Home) -> None
     found = stopped("doctor")
     document = stopped.json("doctor")
 
-    assert checks(fine) == dict.fromkeys(["settings", "catalog", "files", "anchors", "recipients", "store"], True)
+    looked_at = ["settings", "catalog", "files", "anchors", "recipients", "store", "audit log"]
+    assert checks(fine) == dict.fromkeys(looked_at, True)
     assert found.code == 1
     assert "FINDING" in found.out
     assert checks(document)["files"] is checks(document)["anchors"] is False

@@ -1,0 +1,137 @@
+"""What can be read of a data folder's audit log without opening it, also while a gateway serves: keys, and damage."""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from audit import machine
+from audit.checkpoint import CHECKPOINT
+from audit.disk import DiskDirectory, log_folder
+from audit.keyring import KeyProblem
+from audit.log import SEGMENTS
+from audit.report import Exit, Finding
+from audit.subjects import PersonalKey, Subject
+from audit.trust import TrustPolicy
+from audit.verify import Extra, VerifyOptions, verify
+from gateway.engine.log_keys import LOG_KEYS_META, KeyFile, policy_of
+from gateway.engine.log_opening import ORIGIN_META, LogPaths, anchor_folder
+from gateway.settings import Settings
+from gateway.store.peek import Peek
+from gateway.store.port import Refused
+from gateway.store.threaded import database_path
+
+DAMAGE = frozenset({Exit.TAMPERED, Exit.INCOMPLETE, Exit.UNREADABLE})
+BAD_ANCHOR = "bad_anchor"
+
+
+class LookPaths(LogPaths, Protocol):
+    """Where else to look in a data folder."""
+
+    @property
+    def database(self) -> str: ...
+    @property
+    def personal_key(self) -> Path: ...
+
+
+class KeptSubjects:
+    """Subject keys as they stand in the store at each question. Fills `audit.subjects.KeptKeys`."""
+
+    def __init__(self, peek: Peek) -> None:
+        self._peek = peek
+
+    def of_tag(self, tag: bytes) -> Subject | None:
+        try:
+            kept = self._peek.subject_of_tag(tag)
+        except Refused as refused:
+            raise OSError(errno.EIO, str(refused)) from refused
+        return None if kept is None else Subject(kept.handle, kept.tag, kept.wrapped)
+
+
+class LogLook:
+    """One data folder, whoever has it open."""
+
+    def __init__(self, settings: Settings, paths: LookPaths) -> None:
+        """Nothing is read before it is asked for; what cannot be read is `store.port.Refused`."""
+        self._settings = settings
+        self._paths = paths
+
+    def origin(self) -> str:
+        """The log that is written now."""
+        with self._peek() as peek:
+            stored = peek.meta(ORIGIN_META)
+        return self._settings.audit.origin if stored is None else stored.decode()
+
+    def folder(self, origin: str) -> Path:
+        """Where a log's files lie."""
+        return log_folder(self._paths.audit, origin)
+
+    def anchors(self, origin: str) -> list[Path]:
+        """Where checkpoints of that log are kept elsewhere."""
+        return [anchor_folder(Path(anchor), self._settings, origin) for anchor in self._settings.audit.anchors]
+
+    def policy(self, origin: str) -> TrustPolicy:
+        """The keys of that log as this installation knows them; an auditor must have them from elsewhere."""
+        with self._peek() as peek:
+            return policy_of(KeyFile(self._paths.log_key), origin, peek.meta(LOG_KEYS_META))
+
+    @contextmanager
+    def subject_keys(self, folder: Path) -> Iterator[tuple[PersonalKey, KeptSubjects] | None]:
+        """What opens the personal fields of the log in that folder; None if it is none of this installation's."""
+        keys = [key for key in self._personal_keys() if self.folder(key.origin).resolve() == folder.resolve()]
+        if not keys:
+            yield None
+            return
+        with self._peek() as peek:
+            yield keys[-1], KeptSubjects(peek)
+
+    def _personal_keys(self) -> list[PersonalKey]:
+        try:
+            lines = self._paths.personal_key.read_text(encoding="ascii").splitlines()
+            return [PersonalKey.parse(line) for line in lines if line.strip()]
+        except FileNotFoundError:
+            return []
+        except (OSError, KeyProblem, UnicodeDecodeError) as error:
+            raise Refused(
+                f"The keys for personal data in {self._paths.personal_key} cannot be used: {error}."
+            ) from error
+
+    def damage(
+        self,
+        now_ms: int,
+        *,
+        started: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[Finding]:
+        """What is wrong with the present log's files and its anchors, every byte read; nothing is proven by that.
+
+        `started` is told how many bytes there are, `progress` how many more were read.
+        """
+        origin = self.origin()
+        folder = self.folder(origin)
+        if not (folder / SEGMENTS).is_dir():
+            return []
+        report = verify(
+            DiskDirectory(folder),
+            policy=self.policy(origin),
+            anchors=[path for path in self.anchors(origin) if (path / CHECKPOINT).exists()],
+            now_ms=now_ms,
+            options=VerifyOptions(accept_unanchored=True),
+            settle=machine.settle,
+            extra=Extra(started=started, progress=progress),
+        )
+        return [finding for finding in report.findings if finding.exit in DAMAGE or finding.code == BAD_ANCHOR]
+
+    def emptied_anchors(self) -> list[Path]:
+        """Anchors that are there and hold nothing, although this log has been signed for."""
+        origin = self.origin()
+        if not (self.folder(origin) / CHECKPOINT).exists():
+            return []
+        anchors = zip(self._settings.audit.anchors, self.anchors(origin), strict=True)
+        return [place for root, place in anchors if Path(root).is_dir() and not (place / CHECKPOINT).exists()]
+
+    @contextmanager
+    def _peek(self) -> Iterator[Peek]:
+        with Peek.open(database_path(self._settings.store.url or self._paths.database)) as peek:
+            yield peek
