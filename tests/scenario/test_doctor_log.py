@@ -1,4 +1,4 @@
-"""`gateway doctor` reads every byte of the log and looks at the anchors: what is wrong with them, and what to do next."""
+"""`gateway doctor` reads every byte of the log and looks at the anchors: what is wrong, and what to do about it."""
 
 import asyncio
 import json
