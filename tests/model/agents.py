@@ -225,25 +225,30 @@ class Person:
                 await self._attest(view)
 
     async def _attest(self, view: View) -> None:
-        world, operation = self.world, view.operation
+        world, op = self.world, view.operation.id
         # She knows of the service how long a request can be held up on its way, and waits that out.
         await asyncio.sleep(HELD_FREE_MAX + 10.0)
-        happened = any(effect.op == operation.id for effect in world.history.effects)
-        outcome = Outcome.SUCCESS if happened else Outcome.ERROR
+        happened = any(effect.op == op for effect in world.history.effects)
+        outcome = Outcome.SUCCESS if happened and not world.history.exits.get(op) else Outcome.ERROR
         executed = Executed.YES if happened else Executed.NO
+        while True:
+            # A host is looked at for days, so there may be news.
+            view = hear(world, "ann", await ask_surely(world, lambda gateway: gateway.get(PERSON, op)))
+            if view.operation.state is not State.UNRESOLVED:
+                break
+            seen = attest_digest(view.operation)
 
-        async def attest(gateway: Gateway) -> View:
-            return await gateway.attest(
-                PERSON,
-                operation.id,
-                outcome=outcome,
-                executed=executed,
-                reason="seen at the service",
-                seen=attest_digest(operation),
-            )
+            async def attest(gateway: Gateway, seen: str = seen) -> View:
+                return await gateway.attest(
+                    PERSON, op, outcome=outcome, executed=executed, reason="seen at the service", seen=seen
+                )
 
-        hear(world, "ann (attest)", await ask_surely(world, attest))
-        view = hear(world, "ann", await ask_surely(world, lambda gateway: gateway.get(PERSON, operation.id)))
+            try:
+                hear(world, "ann (attest)", await ask_surely(world, attest))
+            except Problem as problem:
+                if problem.code is not Code.STALE_DIGEST:
+                    raise
+                world.history.reached("attest: news came in between")
         world.history.reached(f"end: {view.operation.state.value} by {view.operation.basis}")
 
 

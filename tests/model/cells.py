@@ -4,8 +4,9 @@ from collections import Counter
 from typing import Final
 
 from tests.model.faults import LOOKS, SENDS
+from tests.model.host_faults import HOST_FENCES, HOST_LOOKS, HOST_SENDS
 from tests.model.kinds import KINDS
-from tests.model.simulation import FAILING, POINTS
+from tests.model.points import FAILING, POINTS
 
 _NOT_FOR_FENCES = frozenset({
     "slow",
@@ -24,6 +25,15 @@ CELLS: Final[frozenset[str]] = frozenset({
     *(f"send: {name}" for name in SENDS),
     *(f"fence: {name}" for name in SENDS.keys() - _NOT_FOR_FENCES),
     *(f"look: {name}" for name in LOOKS),
+    *(f"send: {name}" for name in HOST_SENDS),
+    *(f"fence: {name}" for name in HOST_FENCES),
+    *(f"look: {name}" for name in HOST_LOOKS),
+    *(f"host says: {phase}" for phase in ("absent", "running", "exited", "fenced", "lost", "unverifiable")),
+    *(f"host refuses: {reason}" for reason in ("store_mismatch", "store_write", "below_gc_floor")),
+    "cancel: fine",
+    "host: rebooted",
+    "host: a fence came between gate and begin",
+    "host: a late delivery meets a fence",
     *(f"died: {name}" for name in POINTS),
     *(f"failed: {name}" for name in FAILING),
     *(f"end: {name}" for name in _ENDS),

@@ -20,8 +20,9 @@ from gateway.model.operation import Operation
 from gateway.store.codec import OPERATION_COLUMNS, decode
 from tests.model.history import History, Sent, short
 from tests.model.kinds import KINDS, catalog
-from tests.model.process import KEYS, WALL_START_MS
+from tests.model.process import KEYS
 from tests.model.simulation import Simulation
+from tests.model.stand_ins import WALL_START_MS
 
 LATE_SECONDS_MAX = 60.0
 """A recovery deadline is noticed at the latest after one sweep, a failing disk's restart, and the look under way."""
@@ -98,7 +99,7 @@ def _check_sends(history: History, row: Operation, sent: list[Sent]) -> Iterator
     begun = {
         record["attempt"]: record["seq"]
         for record in history.log
-        if record.get("op") == row.id and record["ev"] in {"attempt", "fence"}
+        if record.get("op") == row.id and record["ev"] in {"attempt", "fence", "cancel"} and "attempt" in record
     }
     seen = {record["attempt"] for record in history.log if record.get("op") == row.id and record["ev"] == "observation"}
     numbers = [item.number for item in sent]
@@ -191,6 +192,13 @@ def _check_end(world: Simulation, row: Operation) -> Iterator[str]:
         yield f"I3 stored as not executed by {row.basis}, and it was"
     if row.state.value == "succeeded" and not happened:
         yield f"I3 stored as a success by {row.basis}, and nothing happened"
+    if row.executed.value == "yes" and not happened:
+        yield f"I3 stored as executed by {row.basis}, and it was not"
+    if row.basis == "attestation" or KINDS[row.action.removesuffix(".do")].host is None:
+        return
+    code = world.history.exits.get(row.id)
+    if row.executed.value == "yes" and (row.state.value == "succeeded") is not (code == 0):
+        yield f"I3 stored as {row.state.value} by {row.basis}, and the command ended with {code}"
 
 
 def _note_cells(world: Simulation, row: Operation) -> None:

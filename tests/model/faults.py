@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
+from tests.model.host_faults import FINE_HOST, HOST_FENCES, HOST_LOOKS, HOST_SENDS, HostFate, host_lawful
 from tests.model.kinds import Kind
 
 
@@ -97,6 +98,8 @@ _REFUSALS = frozenset({425, 403, 422})
 
 def lawful(kind: Kind, fate: Fate, what: str) -> bool:
     """Whether an honest service of that kind can meet with it."""
+    if kind.host is not None:
+        return False
     if fate.effect and fate.status in kind.before_work and not fate.twice:
         return False
     if fate.name in _WORK_ONLY:
@@ -119,13 +122,14 @@ class Faults:
         self.looks: list[str] = []
         self.fences: list[str] = []
         self._lawful: dict[tuple[str, str], list[Fate]] = {}
+        self._lawful_there: dict[tuple[str, str], list[HostFate]] = {}
 
     def send(self, kind: Kind, what: str) -> Fate:
         """The fate of a write, a fence, or a read that an agent asked for."""
         queue = self.fences if what == "fence" and self.fences else self.queue
         while queue:
-            fate = SENDS[queue.pop(0)]
-            if lawful(kind, fate, what):
+            fate = SENDS.get(queue.pop(0))
+            if fate is not None and lawful(kind, fate, what):
                 return fate
         if self.random.random() >= self.level:
             return FINE
@@ -136,12 +140,35 @@ class Faults:
 
     def look(self, kind: Kind) -> str:
         """What a look meets."""
-        if self.looks:
-            wanted = self.looks.pop(0)
-        elif self.random.random() >= self.level:
-            return "seen"
-        else:
+        wanted = next((name for name in iter(self._next_look, "") if name in LOOKS), None)
+        if wanted is None:
+            if self.random.random() >= self.level:
+                return "seen"
             wanted = self.random.choice(LOOKS)
         if (wanted == "blind" and not kind.control) or (wanted == "lies" and not kind.lies):
             return "down"
         return wanted
+
+    def _next_look(self) -> str:
+        return self.looks.pop(0) if self.looks else ""
+
+    def host(self, kind: Kind, what: str, *, blackout: bool) -> HostFate:
+        """The fate of a session on a host: of a send, a fence, a cancel or a look."""
+        known = _THERE[what]
+        if what == "look" and blackout:
+            return known["ssh: connection refused"]
+        queue = {"look": self.looks, "fence": self.fences}.get(what, self.queue)
+        while queue:
+            fate = known.get(queue.pop(0))
+            if fate is not None and host_lawful(kind, fate, what):
+                return fate
+        if self.random.random() >= self.level:
+            return FINE_HOST
+        fates = self._lawful_there.get((kind.name, what))
+        if fates is None:
+            fates = [fate for fate in known.values() if host_lawful(kind, fate, what)]
+            self._lawful_there[kind.name, what] = fates
+        return self.random.choice(fates)
+
+
+_THERE = {"send": HOST_SENDS, "fence": HOST_FENCES, "cancel": HOST_FENCES, "look": HOST_LOOKS}

@@ -12,7 +12,7 @@ class Sent:
     at: float
     op: str
     what: str
-    """`send` or `fence`."""
+    """`send`, `fence` or `cancel`."""
     number: int
     """Of the attempt that the stored row named as the one under way at that moment."""
     head: int
@@ -69,6 +69,8 @@ class History:
     sent: list[Sent] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    exits: dict[str, int] = field(default_factory=dict)
+    """Operation to the status with which its command ended on a host."""
     said: list[Said] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)
     """Everything else worth a line in a timeline: crashes, clocks, refusals; (seconds, text)."""

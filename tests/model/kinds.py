@@ -23,6 +23,16 @@ HELD_FREE_MAX = 150.0
 
 
 @dataclass(frozen=True, slots=True)
+class HostSide:
+    """Of an action that runs a command: who on the host remembers it."""
+
+    runner: bool = True
+    own_status: bool = False
+    """A status command of its own is asked."""
+    lock: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """What a service keeps of what its action declares."""
 
@@ -45,6 +55,7 @@ class Kind:
     method: str = "POST"
     may_send_again: bool = False
     """After an attempt that may have been carried out."""
+    host: HostSide | None = None
 
 
 _RULES: list[dict[str, Any]] = [
@@ -180,8 +191,61 @@ _EVERY: tuple[tuple[Kind, dict[str, Any]], ...] = (
     (Kind("read", read=True, method="GET", may_send_again=True), _READ),
 )  # fmt: skip
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind, _ in _EVERY}
+_TOLD: list[dict[str, Any]] = [
+    {"path": "state", "equals": "done", "finding": "executed_ok"},
+    {"path": "state", "equals": "failed", "finding": "executed_failed"},
+    {"path": "state", "equals": "working", "finding": "in_progress"},
+]
+_UNHEARD = {"path": "state", "equals": "unheard of", "finding": "absent"}
+
+
+def _status(*rules: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "reconcile": {
+            "command": ["status", "{operation_id}"],
+            "identify": {"path": "operation", "equals": "{operation_id}"},
+            "rules": list(rules),
+            "interval": "2s",
+            "watch": "60s",
+        }
+    }
+
+
+def _command(host: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "description": "Make a thing.",
+        "effect": "irreversible",
+        "host": host,
+        "input": _INPUT,
+        "command": ["make-thing", "{operation_id}", "{name}", "{size}"],
+        "deadlines": {"connect": "2s", "request": "6s", "recovery": "60s", "start": "90s"},
+    } | changes
+
+
+_ON_HOSTS: tuple[tuple[Kind, dict[str, Any]], ...] = (
+    (Kind("runner", **_LOOKS, host=HostSide()), {"conflict_key": "thing:{name}"}),
+    (Kind("runner_locked", **_LOOKS, host=HostSide(lock=True)), {"lock": "things"}),
+    (Kind("runner_told", **_LOOKS, host=HostSide(own_status=True)), _status(*_TOLD, _UNHEARD)),
+    (Kind("told", **_LOOKS, host=HostSide(runner=False, own_status=True)), {"marker": "command"} | _status(*_TOLD)),
+    (
+        Kind("host_read", read=True, may_send_again=True, host=HostSide(runner=False)),
+        {"effect": "read", "command": ["read-thing", "{operation_id}", "{name}", "{size}"]},
+    ),
+)
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind, _ in (*_EVERY, *_ON_HOSTS)}
 ORIGIN = "https://{name}.example"
+
+
+def _host(name: str) -> dict[str, Any]:
+    return {
+        "address": f"{name.replace('_', '-')}.example",
+        "user": "deploy",
+        "credential": "key",
+        "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1sVDrVWpbSrxBzHhLwQvnGyLSLYt4/4vvcnzLnRTBe"],
+        "store": "/var/lib/things",
+        "store_id": f"store-{name}",
+    }
 
 
 @cache
@@ -194,7 +258,10 @@ def catalog() -> Catalog:
         for kind, _ in _EVERY
     }
     actions = {f"{kind.name}.do": _action(kind.name, **changes) for kind, changes in _EVERY}
-    checked = check({"kinds.yaml": json.dumps({"services": services, "actions": actions}).encode()})
+    actions |= {f"{kind.name}.do": _command(kind.name, **changes) for kind, changes in _ON_HOSTS}
+    hosts = {kind.name: _host(kind.name) for kind, _ in _ON_HOSTS}
+    document = {"services": services, "hosts": hosts, "actions": actions}
+    checked = check({"kinds.yaml": json.dumps(document).encode()})
     if checked.catalog is None:
         raise AssertionError("\n".join(str(item) for item in checked.mistakes if not item.warning))
     return checked.catalog

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from adapters.contract import HttpExchange, Observation, Secret
+from adapters.contract import HttpExchange
+from adapters.ssh.transport import RunnerTransport
 from audit.checkpoint import Publisher
 from audit.export import Exporter
 from audit.head import Head
@@ -19,23 +20,20 @@ from audit.memory import MemoryDirectory
 from audit.note import NoteKey, NoteSigner
 from audit.seal import Sealer, SegmentLimits
 from gateway.assembly import Assembly, Ports, assemble
-from gateway.catalog.compile import compile_definition
 from gateway.core.ids import parse_id
-from gateway.core.matching import read_body
 from gateway.engine.log_keeper import Cadence, LogKeeper
 from gateway.engine.log_start import find_log, start_log
-from gateway.engine.ports import Shaped
 from gateway.engine.tasks import Tasks
 from gateway.model.access import AccessRule, Policy
-from gateway.model.action import Action
-from gateway.model.problem import FieldError
 from gateway.settings import RecoverySettings, Settings
 from gateway.store.inloop import InLoopStore
 from gateway.store.items import HEAD, Item
 from gateway.store.points import Crash
 from tests.model.history import Sent
-from tests.model.kinds import catalog
+from tests.model.hosts import Call
 from tests.model.network import Network
+from tests.model.sessions import Sessions
+from tests.model.stand_ins import HostKeys, PlainCipher, PlainShaper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ORIGIN = "sim.example/audit"
-WALL_START_MS = 1_800_000_000_000
 
 
 def _entropy(seed: str) -> Callable[[int], bytes]:
@@ -103,103 +100,8 @@ POLICY = Policy((AccessRule("allow", "all"),))
 SETTINGS = Settings(recovery=RecoverySettings(sweep_interval_seconds=30.0))
 
 
-class SimClock:
-    """Wall and boot time of the machine. The wall can be stepped; a reboot begins boot time anew."""
-
-    def __init__(self, loop: Any) -> None:
-        self._loop = loop
-        self.step_ms = 0
-        self.booted = 0.0
-        self.boots = 1
-
-    def wall_ms(self) -> int:
-        return WALL_START_MS + self.step_ms + int(self._loop.now * 1000)
-
-    def boot_ms(self) -> int:
-        return 1000 + int((self._loop.now - self.booted) * 1000)
-
-    @property
-    def boot_id(self) -> str:
-        return f"boot-{self.boots}"
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def reboot(self) -> None:
-        self.boots += 1
-        self.booted = self._loop.now
-
-
-class SimChance:
-    """Seeded bytes and jitter."""
-
-    def __init__(self, random: Any) -> None:
-        self._random = random
-
-    def bytes(self, count: int) -> bytes:
-        return bytes(self._random.randbytes(count))
-
-    def jitter(self) -> float:
-        return float(self._random.random())
-
-
-class PlainCipher:
-    """Keeps the store's bytes apart by their context, and costs nothing; the real cipher has tests of its own."""
-
-    def encrypt(self, plaintext: bytes, context: bytes) -> bytes:
-        return context + b"|" + plaintext
-
-    def decrypt(self, ciphertext: bytes, context: bytes) -> bytes:
-        if not ciphertext.startswith(context + b"|"):
-            raise AssertionError("these bytes belong to another row")
-        return ciphertext[len(context) + 1 :]
-
-
-class PlainShaper:
-    """Shows answers as they are: shaping has tests of its own."""
-
-    def mask(self, observation: Observation) -> Observation:
-        return observation
-
-    def shape(self, action: Action, body: bytes, content_type: str | None) -> Shaped:
-        value = read_body(body)
-        return Shaped(body if isinstance(value, dict) else b"{}", None)
-
-    def shape_value(self, action: Action, value: object) -> Shaped:
-        return Shaped(orjson.dumps(value), None)
-
-
-class NoCredentials:
-    """No service of the simulation asks for one."""
-
-    def secret_for(self, name: str, origin: str) -> Secret:
-        raise AssertionError("nothing here has a credential")
-
-
-class SimDefinitions:
-    """The compiled kinds; stored definitions are revived from the store's own bytes."""
-
-    def __init__(self) -> None:
-        self._catalog = catalog()
-
-    @property
-    def actions(self) -> Mapping[str, Action]:
-        return self._catalog.actions
-
-    def definition(self, action: Action) -> bytes:
-        return self._catalog.definition(action)
-
-    def compile(self, definition: bytes) -> Action:
-        found = _COMPILED.get(definition)
-        if found is None:
-            found = _COMPILED[definition] = compile_definition(definition)
-        return found
-
-    def validate(self, action: Action, arguments: object) -> list[FieldError]:
-        return self._catalog.validate(action, arguments)
-
-
-_COMPILED: dict[bytes, Action] = {}
+_STATES_OF = {"send": ("sending",), "fence": ("in_doubt",)}
+"""In which states bytes of an attempt may leave. Of a cancel in any: the command may have ended in the meantime."""
 
 
 class Gone(Exception):
@@ -265,7 +167,8 @@ class Process:
         ports = Ports(
             store=self.store,
             transport=self.network,
-            credentials=NoCredentials(),
+            credentials=HostKeys(),
+            hosts=RunnerTransport(Sessions(self), self.clock, self._token),
             shaper=PlainShaper(),
             definitions=world.definitions,
             policy=POLICY,
@@ -348,31 +251,46 @@ class Process:
     async def alive_after(self, seconds: float) -> None:
         await self.alive(asyncio.sleep(seconds))
 
+    def _token(self) -> str:
+        return self.world.chance.bytes(8).hex()
+
     # --- the witness
 
     def note_bytes(self, op: str, what: str, exchange: HttpExchange) -> int:
-        """Bytes leave now. Asks the committed state, not the engine, what is known of it."""
-        history = self.world.history
+        """Bytes of a request leave now."""
+        head = b"\n".join((exchange.method.encode(), exchange.url.encode(), repr(exchange.headers).encode()))
+        return self._note(op, what, self._attempts(op, what), head + b"\n" + exchange.body)
+
+    def note_call(self, call: Call, what: str) -> int:
+        """A call of a host's runner leaves now. Only the first of those that belong to one fence counts."""
+        attempts = self._attempts(call.op, what)
+        sends = sum(item["kind"] == "send" for item in attempts)
+        if what != "send" and call.attempt != max(sends, 1):
+            return 0
+        return self._note(call.op, what, attempts, " ".join(call.argv).encode())
+
+    def _attempts(self, op: str, what: str) -> list[dict[str, Any]]:
+        """What is stored of its attempts. Asks the committed state, not the engine, what is known of it."""
         rows = self.world.rows("SELECT state, life FROM operations WHERE id = ?", parse_id(op))
+        if not rows:
+            self.world.break_(f"I1 {op}: bytes of a {what} left, and no row is stored")
+            return []
+        state, life = rows[0]
+        attempts: list[dict[str, Any]] = orjson.loads(life).get("attempts") or []
+        last: dict[str, Any] = next((item for item in reversed(attempts) if item.get("kind") == what), {})
+        if state not in _STATES_OF.get(what, (state,)) or last.get("standing", "open") != "open" or not last:
+            self.world.break_(f"I1 {op}: bytes of a {what} left while the stored row is {state}, {last}")
+        return attempts
+
+    def _note(self, op: str, what: str, attempts: list[dict[str, Any]], request: bytes) -> int:
         heads = self.world.rows("SELECT value FROM meta WHERE name = ?", HEAD)
         head = Head.from_bytes(heads[0][0]).size if heads else 0
-        number = 0
-        if rows:
-            state, life = rows[0]
-            attempt = (orjson.loads(life).get("attempts") or [{}])[-1]
-            number = attempt.get("number", 0)
-            wanted = ("sending", "send") if what == "send" else ("in_doubt", "fence")
-            if (state, attempt.get("kind")) != wanted or attempt.get("standing", "open") != "open":
-                self.world.break_(f"I1 {op}: bytes of a {what} left while the stored row is {state}, {attempt}")
-        else:
-            self.world.break_(f"I1 {op}: bytes of a {what} left, and no row is stored")
-        request = b"\n".join((exchange.method.encode(), exchange.url.encode(), repr(exchange.headers).encode()))
-        history.sent.append(
-            Sent(self.world.loop.now, op, what, number, head, request + b"\n" + exchange.body, self.number)
-        )
-        return int(number)
+        number = next((int(item["number"]) for item in reversed(attempts) if item.get("kind") == what), 0)
+        self.world.history.sent.append(Sent(self.world.loop.now, op, what, number, head, request, self.number))
+        return number
 
     def under_way(self, op: str) -> int:
+        """The number of the send that was begun last."""
         rows = self.world.rows("SELECT life FROM operations WHERE id = ?", parse_id(op))
         attempts = orjson.loads(rows[0][0]).get("attempts") if rows else None
-        return int(attempts[-1]["number"]) if attempts else 0
+        return max((int(item["number"]) for item in attempts or () if item["kind"] != "cancel"), default=0)

@@ -15,19 +15,21 @@ import structlog
 
 from audit.memory import MemoryDirectory
 from gateway.core.ids import parse_id
-from gateway.engine.ports import POINTS as ENGINE_POINTS
 from gateway.model.operation import FINAL, State
-from gateway.store import points as store_points
 from gateway.store.points import Crash
 from gateway.store.port import StoreUnknown, Unavailable
 from tests.model.agents import Agent, Person
-from tests.model.faults import SENDS, Faults, lawful
+from tests.model.directing import direct
+from tests.model.faults import Faults
 from tests.model.history import History
+from tests.model.hosts import SimHost
 from tests.model.kinds import KINDS
 from tests.model.loop import VirtualLoop
 from tests.model.medium import ReusedMedium
-from tests.model.process import Process, SimChance, SimClock, SimDefinitions
+from tests.model.points import DISK_POINTS, FAILING
+from tests.model.process import Process
 from tests.model.services import Services
+from tests.model.stand_ins import SimChance, SimClock, SimDefinitions
 
 FAULTS_SECONDS_MAX = 200.0
 LIVENESS_SECONDS_MAX = 7200.0
@@ -38,15 +40,6 @@ HOUR_MS = 3_600_000
 PROCESSES_MAX = 40
 """Far more starts than deaths can be planned."""
 SETTLED = frozenset({*FINAL, State.UNRESOLVED})
-REFUSED_MAX = 40
-"""More connections than an operation tries before its time to start is over."""
-ACCEPTING = ("accepted", "accepted_blind", "accepted_settled")
-FENCE_POINTS = ("fence.after_commit", "fence.after_answer")
-DISK_POINTS = ("disk.append", "disk.sync", "disk.rename", "disk.sync_folder")
-"""The disk of the log's files, before each step."""
-POINTS = (*ENGINE_POINTS, *store_points.POINTS, *DISK_POINTS)
-FAILING = (*DISK_POINTS, store_points.BEGIN, store_points.RULED, store_points.SEALED, store_points.WRITTEN,
-            store_points.COMMITTED, store_points.REPLYING)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -96,6 +89,7 @@ class Simulation:
         self.faults = Faults(self.random, self.plan.level)
         self.services = Services(self.loop, self.random, self.history)
         self.services.known = self._is_known
+        self._hosts: dict[str, SimHost] = {}
         self.medium = ReusedMedium()
         self.directory = MemoryDirectory()
         self.anchor = MemoryDirectory()
@@ -116,46 +110,9 @@ class Simulation:
         self._main: asyncio.Task[None] | None = None
         self._countdown = self._next_death()
         if plan is None and not kinds:
-            self._direct()
+            direct(self)
 
-    def _direct(self) -> None:
-        """Left to chance, rare meetings would need many seeds: every other seed goes through the lists in turn."""
-        turn, way = divmod(self.seed, 6)
-        names = list(SENDS)
-        if way == 0:
-            fate = names[turn % len(names)]
-            self.kinds = tuple(name for name, kind in KINDS.items() if lawful(kind, SENDS[fate], "send"))
-            self.faults.queue.append(fate)
-        elif way == 1:
-            self.kinds = ("fence", "fence_busy")
-            self.faults.queue.append(("lost", "late", "later", "lost, reset", "latest")[turn % 5])
-            self.faults.fences.append(names[turn % len(names)])
-            if turn % 4 == 0:
-                self.trap = (FENCE_POINTS[turn // 4 % len(FENCE_POINTS)], False)
-        elif way == 2:
-            self.loop.call_later(self.random.random() * 20.0, self._set_trap, POINTS[turn % len(POINTS)])
-        elif way == 3 and turn % 2 == 0:
-            self.kinds = ACCEPTING
-            self.faults.queue.append(
-                ("cut behind the head", "work fails", "work fails, cut", "handle vanishes")[turn // 2 % 4]
-            )
-        elif way == 3:
-            self._direct_rarely(turn // 2)
-
-    def _direct_rarely(self, turn: int) -> None:
-        """What comes about only if several things meet."""
-        if turn % 4 == 0:
-            self.faults.queue.extend(["refused"] * REFUSED_MAX)
-        elif turn % 4 == 1:
-            self.kinds = ACCEPTING
-            self.trap = "head.before_commit", False
-        else:
-            # A file is put in another's place only by a process that finds what an earlier one left unsynced.
-            self.plan.deaths, self.plan.every = max(self.plan.deaths, 2), 6
-            self._countdown = self._next_death()
-            self.trap = "disk.rename", turn % 4 == 2
-
-    def _set_trap(self, point: str) -> None:
+    def set_trap(self, point: str) -> None:
         self.trap = point, self.random.random() < 0.5
 
     # --- what happens
@@ -171,6 +128,13 @@ class Simulation:
     def rows(self, sql: str, *values: Any) -> list[Any]:
         """Committed rows: nothing else is there between two turns of the store."""
         return self.medium.connect().execute(sql, values).fetchall()
+
+    def host(self, name: str) -> SimHost:
+        """The host of a kind of action, made when it is first reached."""
+        found = self._hosts.get(name)
+        if found is None:
+            found = self._hosts[name] = SimHost(name, self.loop, self.random, self.history)
+        return found
 
     def _is_known(self, op: str) -> bool:
         rows = self.rows("SELECT life FROM operations WHERE id = ?", parse_id(op))

@@ -20,6 +20,7 @@ from gateway.store.points import POINTS as STORE_POINTS
 from tests.model.agents import Agent, Person
 from tests.model.checker import check, story
 from tests.model.faults import LOOKS, SENDS
+from tests.model.host_faults import HOST_LOOKS, HOST_SENDS
 from tests.model.kinds import KINDS
 from tests.model.simulation import HOUR_MS, RUN_ON_SECONDS, WATCHED_SECONDS, Plan, Simulation, quiet
 
@@ -30,8 +31,8 @@ CALM = Plan(
     level=0.0, agents=0, deaths=0, every=1, reboots=0.5, steps=False, stops=False, full=False, blackout=False
 )  # fmt: skip
 
-fates = st.sampled_from(sorted(SENDS))
-looks = st.sampled_from(LOOKS)
+fates = st.sampled_from(sorted({*SENDS, *HOST_SENDS}))
+looks = st.sampled_from((*LOOKS, *HOST_LOOKS))
 pick = st.integers(min_value=0, max_value=AGENTS_MAX - 1)
 
 

@@ -233,6 +233,8 @@ class Case:
     plan: tuple[tuple[str, Any], ...] = ()
     fate: str | None = None
     """What the first request meets, where the bug needs a meeting that is rare."""
+    looks: tuple[str, ...] = ()
+    """What the first looks meet."""
     killed: bool = False
     """The process is killed about when the first attempt is under way."""
 
@@ -259,7 +261,7 @@ CASES = (
     Case(cancelled_in_doubt),
     Case(interrupted_means_unsent, (), 200, DYING),
     Case(frames_forgotten_before_their_file_is_synced, (), 300, (*DYING, ("reboots", 1.0))),
-    Case(torn_tail_left_in_place, (), 300, (*DYING, ("reboots", 1.0))),
+    Case(torn_tail_left_in_place, ("plain",), 300, (*DYING, ("reboots", 1.0))),
     Case(observations_kept_in_memory),
 )
 
@@ -273,6 +275,7 @@ def seeds_to_catch(case: Case) -> tuple[int, str] | None:
         world.rearm()
         if case.fate is not None:
             world.faults.queue.append(case.fate)
+        world.faults.looks.extend(case.looks)
         if case.killed:
             world.loop.call_later(world.random.uniform(2.0, 9.0), world.kill_now)
         try:
