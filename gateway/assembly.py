@@ -117,15 +117,7 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
         sweep_seconds=settings.recovery.sweep_interval_seconds,
         on_dead=ports.on_dead,
     )
-    doorkeeper = Doorkeeper(
-        ports.store,
-        recovery,
-        ports.policy,
-        ports.credentials,
-        in_flight_max=settings.limits.in_flight_max,
-        per_caller_max=settings.limits.in_flight_per_caller_max,
-        depth_max=settings.limits.call_depth_max,
-    )
+    doorkeeper = _doorkeeper(ports, recovery, settings)
     gateway = Gateway(
         ports.store,
         journal,
@@ -142,6 +134,19 @@ def assemble(ports: Ports, settings: Settings) -> Assembly:
         subjects=ports.subjects,
     )
     return Assembly(gateway, driver, recovery, tasks, hub, journal)
+
+
+def _doorkeeper(ports: Ports, recovery: Recovery, settings: Settings) -> Doorkeeper:
+    limits = settings.limits
+    return Doorkeeper(
+        ports.store,
+        recovery,
+        ports.policy,
+        ports.credentials,
+        in_flight_max=limits.in_flight_max,
+        per_caller_max=limits.in_flight_per_caller_max,
+        depth_max=limits.call_depth_max,
+    )
 
 
 def _reporter(on_dead: Callable[[str], None]) -> Callable[[str, BaseException], None]:

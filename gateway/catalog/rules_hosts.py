@@ -32,7 +32,7 @@ def host_rules(name: str, form: HostForm, loaded: Loaded) -> Iterator[Finding]:
     if _USER.fullmatch(form.user) is None:
         yield Finding(("user",), "This is no name of a user.", "For example deploy.")
     if not form.host_keys and not form.host_authorities:
-        hint = "Add “host_keys” with the line of `ssh-keyscan`, compared with what the host's owner says."
+        hint = f"`gateway host enroll {name}` fetches its keys, for you to compare with what the host's owner says."
         yield Finding((), "Nothing says by which key this host is believed.", hint)
     for field in ("host_keys", "host_authorities", "revoked_keys"):
         for index, line in enumerate(getattr(form, field)):

@@ -64,7 +64,7 @@ class HostForm(Form):
     credential: Name
     """Name of a private key in the vault (kind `ssh_key`); used for this host only."""
     host_keys: list[Word] = Field(default_factory=list)
-    """Public keys of the host, as `ssh-keyscan` prints them without the name: `ssh-ed25519 AAAA…`. Never learned."""
+    """Public keys of the host, as `gateway host enroll` prints them: `ssh-ed25519 AAAA…`. Never learned in passing."""
     host_authorities: list[Word] = Field(default_factory=list)
     """Public keys of authorities whose host certificates count; a certificate must name the address."""
     revoked_keys: list[Word] = Field(default_factory=list)

@@ -129,7 +129,7 @@ class FenceRequest(Document):
     """The body of `POST /v1/hosts/{name}/fence`."""
 
     operation: str = Field(pattern=OPERATION)
-    attempts: Annotated[Whole, Field(ge=1, le=20)] | None = Field(
+    attempts: Annotated[int, Field(ge=1, le=20), BeforeValidator(_whole)] | None = Field(
         default=None, description="Null: as many as there can be."
     )
     reason: Reason | None = None

@@ -25,7 +25,7 @@ MISTAKES = [
     (ADDRESS, f"    address: -oProxyCommand {H}\n", "no address of a host", "web-1.example.com"),
     (ADDRESS, f"    address: 10.0.0.7 {H}\n", "private", "allow_private"),
     (USER, f"    user: -l {H}\n", "no name of a user", "deploy"),
-    (KEYS, "", "by which key", "ssh-keyscan"),
+    (KEYS, "", "by which key", "gateway host enroll web-1"),
     (KEYS, f'    host_keys: ["web-1 {KEY}"] {H}\n', "no public key", "without a host's name"),
     (KEYS, f"    host_keys: [SHA256:abc] {H}\n", "no public key", "ssh-ed25519"),
     (KEYS, f'    host_keys: ["ssh-rsa {KEY.split()[1]}"] {H}\n', "no public key", "ssh-ed25519"),
