@@ -118,7 +118,8 @@ async def test_a_gateway_that_is_killed_while_the_command_runs_finds_out_at_its_
 
 
 async def test_a_command_that_outlasts_its_request_is_in_progress_until_it_ends(home: Home, tmp_path: Path) -> None:
-    async with hosted(home, tmp_path, {"migrate": command(tmp_path, SLOW)}) as world:
+    brief = {"connect": "3s", "request": "4s", "recovery": "2m"}
+    async with hosted(home, tmp_path, {"migrate": command(tmp_path, SLOW, deadlines=brief)}) as world:
         begun = await world.api.begin("migrate", name=NAME)
         seen = await world.api.until_state(begun["operation_id"], "in_doubt")
         assert (seen["outcome"], seen["evidence"][0]["finding"]) == ("unknown", "in_progress"), seen

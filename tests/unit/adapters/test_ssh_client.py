@@ -49,7 +49,7 @@ LONG = replace(
     reply_seconds=LONG_SECONDS,
     grace_seconds=LONG_SECONDS,
 )
-SILENCES: Mapping[str, tuple[str, str, Stage, Mapping[str, float]]] = {
+SILENCES: Mapping[str, tuple[str, str, Stage, dict[str, Any]]] = {
     "no banner": ("proxy", "one_way_drop", Stage.CONNECTING, {"login_seconds": 0.3}),
     "login": ("host", "ssh_hang_login", Stage.CONNECTING, {"login_seconds": 0.3}),
     "open": ("host", "ssh_hang_open", Stage.CONNECTED, {"open_seconds": 0.3}),
