@@ -23,6 +23,8 @@ from tests.unit.adapters.ssh_stand import new_key, public_text
 
 UNKNOWN_ID = "op_01jd0000000000000000000000"
 NAME = "v7"
+LONG: Document = {"connect": "15s", "request": "40s", "recovery": "10m"}
+"""No deadline decides, however slow the machine is."""
 WAITS = 'until [ -e "$1.go" ]; do sleep 0.05; done'
 
 
@@ -50,8 +52,8 @@ class World:
             "allow_private": True,
         }
         actions = {
-            "migrate": command(self.folder, WAITS, lock="web"),
-            "next": command(self.folder, lock="web"),
+            "migrate": command(self.folder, WAITS, lock="web", deadlines=LONG),
+            "next": command(self.folder, lock="web", deadlines=LONG),
         }
         self.home.configure({}, actions, hosts={"web-1": host})
 
@@ -110,9 +112,9 @@ async def test_a_host_is_enrolled_checked_and_kept_in_order(world: World) -> Non
         begun = await api.begin("migrate", name=NAME)
         await _spoken(world)
         path = f"/v1/operations/{begun['operation_id']}/cancel"
-        told = taken(await api.client.call("POST", path, wait_seconds=30))
+        told = taken(await api.client.call("POST", path, wait_seconds=60))
         assert told["attempts"][1]["kind"] == "cancel"
-        ended = await api.settled(begun["operation_id"])
+        ended = await api.settled(begun["operation_id"], seconds=60)
         assert (ended["outcome"], ended["executed"], ended["result"]["exit"]) == ("error", "yes", 143), ended
 
         held = await api.begin("migrate", name="v8")
@@ -120,7 +122,7 @@ async def test_a_host_is_enrolled_checked_and_kept_in_order(world: World) -> Non
         await _refuse_while_alive(world)
         _kill_everything_of(held["operation_id"])
         await _unlock(world)
-        went_on = await api.begin("next", name=NAME, wait=20)
+        went_on = await api.settled((await api.begin("next", name=NAME))["operation_id"], seconds=60)
         assert went_on["outcome"] == "success", went_on
 
         code, fenced = await world.ask(
@@ -180,7 +182,7 @@ async def _unlock(world: World) -> None:
 async def _spoken(world: World, times: int = 1) -> None:
     """Wait until the command itself has left its line."""
     runs = world.folder / "runs"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not runs.exists() or len(runs.read_text().split()) < times:
             await asyncio.sleep(0.02)
 
