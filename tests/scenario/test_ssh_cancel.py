@@ -114,5 +114,5 @@ async def test_a_job_that_is_cancelled_ends_at_the_step_that_runs(home: Home, tm
         ended = await world.api.settled(begun["operation_id"], seconds=SECONDS)
 
     assert (ended["outcome"], ended["executed"]) == ("error", "yes"), ended
-    assert [item["state"] for item in ended["steps"]][0] == "failed", ended["steps"]
+    assert ended["steps"][0]["state"] == "failed", ended["steps"]
     assert world.runs == ["migrate"]
