@@ -75,9 +75,7 @@ class SshStory(Story):
         for case in together:
             await self._plan(case)
         self._show.doing(f"{len(together)} agents call; hosts in doubt let nobody in meanwhile")
-        cut = asyncio.create_task(self._cut_once_it_runs())
-        await self._call_together(callers, together)
-        await cut
+        await asyncio.gather(self._call_together(callers, together), self._cut_once_it_runs())
 
     async def _cut_once_it_runs(self) -> None:
         host = self._hosts[HOST_BY_NAME["ran"].host]
