@@ -42,8 +42,8 @@ async def test_a_bundle_holds_the_evidence_and_strangers_can_check_its_proofs(
     bundle = json.loads(plain[1])
     assert bundle["operation"] == document | {"joined": False, "replayed": False}
     assert bundle["request_sha256"] == document["request_sha256"]
-    assert (bundle["outcome"]["outcome"], bundle["attempts"], bundle["findings"]) == (
-        "success", document["attempts"], document["evidence"],
+    assert (bundle["outcome"]["outcome"], bundle["steps"], bundle["attempts"], bundle["findings"]) == (
+        "success", document["steps"], document["attempts"], document["evidence"],
     )  # fmt: skip
     assert bundle["disclosure"] is None
     assert kept[0] == 0, kept

@@ -70,6 +70,7 @@ def _bundle(document: dict[str, Any], proof: Proof) -> dict[str, Any]:
         "operation_id": document["operation_id"],
         "request_sha256": document["request_sha256"],
         "outcome": {name: document[name] for name in ("state", "outcome", "executed", "basis", "contradicted")},
+        "steps": document["steps"],
         "attempts": document["attempts"],
         "findings": document["evidence"],
         "authorization": document["authorization"],
