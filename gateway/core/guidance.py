@@ -7,8 +7,8 @@ from enum import StrEnum
 from math import ceil
 
 from gateway.core.steps import finished, steps_of
-from gateway.model.action import Action
-from gateway.model.operation import Executed, Operation, State
+from gateway.model.action import Action, Marker
+from gateway.model.operation import Executed, Kind, Operation, State
 from gateway.model.step import StepState, first_unfinished
 
 _DO_NOT = "Do not send it again, in this or another form"
@@ -61,7 +61,8 @@ def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
         case State.READY:
             return _ready(operation, action, now_ms)
         case State.SENDING:
-            return f"It is being carried out now and its outcome is not known yet. {_wait(operation, now_ms)}"
+            told = "was told to stop;" if _was_told(operation) else "is being carried out now and"
+            return f"It {told} its outcome is not known yet. {_wait(operation, now_ms)}"
         case State.ACCEPTED:
             return (
                 "The service took it and is working on it; its outcome is not known yet."
@@ -109,6 +110,11 @@ def _ready(operation: Operation, action: Action, now_ms: int) -> str:
     return f"It is waiting for its turn; nothing has been sent. {_wait(operation, now_ms)}"
 
 
+def _was_told(operation: Operation) -> bool:
+    """Whether the host was told that the command is no longer wanted. That it took notice is not certain."""
+    return any(item.kind is Kind.CANCEL for item in operation.attempts)
+
+
 def _contradiction(operation: Operation) -> str:
     return "What was seen contradicts itself, and people have been told. " if operation.contradicted else ""
 
@@ -126,8 +132,11 @@ def _progress(operation: Operation, action: Action, now_ms: int) -> str:
 def _in_doubt(operation: Operation, action: Action, now_ms: int) -> str:
     if action.steps:
         return _progress(operation, action, now_ms)
+    why = "no usable answer came back"
+    if _was_told(operation):
+        why = "it was told to stop, and its host's record says what came of it"
     return (
-        f"It may or may not have been carried out: no usable answer came back. {_contradiction(operation)}{_DO_NOT};"
+        f"It may or may not have been carried out: {why}. {_contradiction(operation)}{_DO_NOT};"
         f" the gateway is asking the service, so ask for this operation again{_in_seconds(operation, now_ms)}."
     )
 
@@ -146,6 +155,12 @@ def _unresolved(operation: Operation, action: Action) -> str:
         searched = "the gateway could not find out and has stopped looking"
     else:
         searched = "this service offers no way to look it up"
+    if action.marker is Marker.RUNNER:
+        return (
+            f"It may have been carried out, and {searched}. {_contradiction(operation)}{_DO_NOT}: {_TELL};"
+            " `gateway operations cancel` closes the host to it if it never began, and `gateway operations attest` settles"
+            " it by their word."
+        )
     return (
         f"It may have been carried out, and {searched}. {_contradiction(operation)}{_DO_NOT}: {_TELL}, for only a"
         " person can settle it or put another operation in its place."

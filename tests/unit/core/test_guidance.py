@@ -9,6 +9,7 @@ from typing import Any
 from adapters.contract import HostVerb
 from gateway.core.events import Cancelled, DeadlinePassed, Followed, HeadSeen, Polled, Sighting
 from gateway.core.guidance import Next, guidance, next_step
+from gateway.model.action import Marker
 from gateway.model.evidence import Finding
 from gateway.model.operation import (
     Attempt,
@@ -39,16 +40,19 @@ from tests.unit.core.jobs import JobStory, MemoryHost, at, job
 from tests.unit.core.stories import (
     ATTEST_ERROR,
     ATTEST_SUCCESS,
+    CANCEL,
     HANDLE,
     STORIES,
     accepted,
     followed,
     looked_up,
     lost_lease,
+    on_host,
     plain,
     reading,
     repeating,
     unresolved,
+    unresolved_on_host,
 )
 
 
@@ -117,6 +121,9 @@ SITUATIONS: dict[str, Callable[[], Story]] = {
     "a job of which nothing ran": lambda: (
         JobStory.on(at(HostVerb.RUN, "backup", "before"), replace(job(), attempts_max=1)).run_attempt().probe().fence()
     ),
+    "sending, told to stop": lambda: on_host().tell(BEGIN, CANCEL),
+    "in doubt, told to stop": lambda: on_host().in_doubt().tell(CANCEL),
+    "unresolved on a host": unresolved_on_host,
     "succeeded by its answer": lambda: plain().send(answer(201)),
     "succeeded, answer of the wrong form": _bad_output,
     "succeeded by its handle": lambda: _poll(accepted(), Finding.EXECUTED_OK),
@@ -191,8 +198,9 @@ def _every_operation() -> list[Any]:
 
 def test_every_combination_is_told_in_at_most_three_sentences_without_anyones_input() -> None:
     rules = {"read": read(description=SECRET), "irreversible": action(name=SECRET, accepted=ACCEPTED)}
-    for live in _every_operation():
-        told = guidance(live, rules[live.effect], now_ms=T0)
+    on_hosts = rules | {"irreversible": action(name=SECRET, reconcile=LOOK_UP, marker=Marker.RUNNER)}
+    for live, rule in product(_every_operation(), (rules, on_hosts)):
+        told = guidance(live, rule[live.effect], now_ms=T0)
 
         assert SECRET not in told
         assert told.count(". ") + 1 <= 3, told
