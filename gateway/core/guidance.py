@@ -158,8 +158,8 @@ def _unresolved(operation: Operation, action: Action) -> str:
     if action.marker is Marker.RUNNER:
         return (
             f"It may have been carried out, and {searched}. {_contradiction(operation)}{_DO_NOT}: {_TELL};"
-            " `gateway operations cancel` closes the host to it if it never began, and `gateway operations attest` settles"
-            " it by their word."
+            " `gateway operations cancel` closes the host to it if it never began, and `gateway operations attest`"
+            " settles it by their word."
         )
     return (
         f"It may have been carried out, and {searched}. {_contradiction(operation)}{_DO_NOT}: {_TELL}, for only a"
