@@ -22,7 +22,7 @@ from audit.show import show
 from fixtures.ledger import Entry, read_ledger
 from gateway.catalog.config import open_settings
 from gateway.engine.chance import SystemChance
-from gateway.engine.clock import SystemClock
+from gateway.engine.clock import Clock, SystemClock
 from gateway.engine.ports import Points
 from gateway.running import Running, run_gateway
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
@@ -178,10 +178,10 @@ class Home:
         self.config.write_text(json.dumps(settings, indent=1))
 
     @asynccontextmanager
-    async def running(self, *, points: Points | None = None) -> AsyncIterator["Inside"]:
+    async def running(self, *, points: Points | None = None, clock: Clock | None = None) -> AsyncIterator["Inside"]:
         """The gateway in this loop."""
         settings = open_settings(self.config, {})
-        async with run_gateway(settings, {}, SystemClock(), SystemChance(), points=points) as running:
+        async with run_gateway(settings, {}, clock or SystemClock(), SystemChance(), points=points) as running:
             address = running.site.address
             yield Inside(Client(address, self.caller_key), running, Client(address, self.person_key))
 

@@ -187,9 +187,17 @@ def test_a_step_that_failed_in_a_later_attempt_speaks_for_the_whole_job() -> Non
 
     assert story.ending == ("failed", "yes", "answer")
     assert host.runs == list(NAMES)
-    looked = at(HostVerb.RUN, "restart", "after")
-    looked.exits["restart"] = 1
-    assert JobStory.on(looked).run_attempt().probe().ending == ("failed", "yes", "probe")
+
+
+def test_a_step_that_is_found_to_have_failed_speaks_for_every_attempt() -> None:
+    host = MemoryHost(exits={"restart": 1})
+    faults = {"migrate": "before", "restart": "after"}
+    host.fault = lambda asking: faults.pop(asking.name, None) if asking.verb is HostVerb.RUN else None
+    story = JobStory.on(host).run_attempt().probe().wait(1).run_attempt().wait(1).probe()
+
+    assert len(story.operation.sends) == 2
+    assert story.ending == ("failed", "yes", "probe")
+    assert host.runs == list(NAMES)
 
 
 def test_a_step_that_is_lost_is_never_run_again_and_the_job_stays_unknown() -> None:
