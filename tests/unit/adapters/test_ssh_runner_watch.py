@@ -68,8 +68,14 @@ def test_watches_whose_signal_is_lost_end_by_themselves_and_strike_at_nothing(ho
 
 def test_whoever_follows_answers_in_time_also_when_the_first_call_passed_unheard(host: Host) -> None:
     os.mkfifo(host.folder / "go")
-    host.runner = host.changed({"trap 'late=1' USR1": """trap 'trap "late=1" USR1' USR1"""})
-    call = host.call(Verb.RUN, command=host.marking("read -r line <go"), follow_seconds=1)
+    os.mkfifo(host.folder / "standing")
+    host.runner = host.changed(
+        {
+            "trap 'late=1' USR1": """trap 'trap "late=1" USR1' USR1""",
+            "\nwake() {": f"\nwake() {{ read -r line <{host.folder}/standing; call; }}\ncall() {{",
+        }
+    )
+    call = host.call(Verb.RUN, command=host.marking("echo >standing; read -r line <go"), follow_seconds=1)
     answer = host.finish(host.begin(call), call)
     (host.folder / "go").write_text("on\n")
 
