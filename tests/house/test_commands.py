@@ -9,7 +9,7 @@ import pytest
 from tests.house.source import ROOT, texts
 
 TARGET = re.compile(r"^([a-z]+):(.*)$", re.MULTILINE)
-PROMISED = frozenset({"demo", "test", "check", "fmt", "bench", "soak", "wheel", "lock", "help"})
+PROMISED = frozenset({"demo", "test", "races", "check", "fmt", "bench", "soak", "wheel", "lock", "help"})
 
 
 def _targets() -> dict[str, str]:
@@ -53,6 +53,12 @@ def test_links_inside_documents_lead_somewhere(path: str) -> None:
 def test_ci_runs_the_readmes_test_command() -> None:
     assert re.search(r"^make test\b", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert re.search(r"^make test\b", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+
+
+def test_ci_runs_what_the_suite_leaves_out_for_its_length_before_the_suite() -> None:
+    steps = re.findall(r"^make ([a-z]+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+
+    assert steps == ["check", "races", "test"]
 
 
 def test_the_ci_script_is_sound_and_executable() -> None:
