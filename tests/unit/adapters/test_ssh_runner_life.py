@@ -10,7 +10,7 @@ import pytest
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import SecretVariable, command_of
 from adapters.ssh.runner_wire import Meaning, Output, RemotePhase, meaning
-from tests.unit.adapters.remote_host import SHELLS, Host
+from tests.unit.adapters.remote_host import SECONDS_MAX, SHELLS, Host
 
 
 @pytest.fixture(params=SHELLS)
@@ -35,6 +35,15 @@ def test_a_command_runs_once_and_its_record_answers_every_later_question(host: H
     assert first.fields["output_complete"] is True
     assert (again.fields, again.out) == (asked.fields, asked.out) == (first.fields, first.out)
     assert host.executions() == 1
+
+
+def test_a_clock_that_is_set_back_meanwhile_lets_nothing_end_before_it_began(host: Host) -> None:
+    host.stub("date", f"[ -e {host.folder}/set ] && echo 1000 || {{ : >{host.folder}/set; echo 2000; }}")
+
+    answer = host.ask(Verb.RUN)
+
+    assert answer.fields["began"] == 2000
+    assert 2000 <= answer.fields["ended"] < 2000 + SECONDS_MAX
 
 
 def test_nothing_of_command_or_secret_stays_and_the_runner_travels_once(host: Host) -> None:
