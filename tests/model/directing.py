@@ -38,8 +38,8 @@ def direct(world: "Simulation") -> None:
         )
     elif way == 3:
         _rarely(world, turn // 2)
-    elif way == 4:
-        _to_hosts(world, turn)
+    elif way == 4 and turn % 2 == 0:
+        _to_hosts(world, turn // 2)
 
 
 def _to_hosts(world: "Simulation", turn: int) -> None:

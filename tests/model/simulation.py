@@ -93,7 +93,7 @@ class Simulation:
         self.medium = ReusedMedium()
         self.directory = MemoryDirectory()
         self.anchor = MemoryDirectory()
-        self.export_seconds = self.random.choice([5.0, 30.0, 60.0])
+        self.export_seconds = self.random.choice([15.0, 30.0, 60.0])
         self.segment_entries = self.random.choice([12, 40, 65_536, 65_536, 65_536])
         self.up = asyncio.Event()
         self.processes = 0
