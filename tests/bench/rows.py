@@ -30,7 +30,7 @@ class Plan:
     held: int = 500
     stored: int = 100_000
     syncs: int = 300
-    records: int = 200_000
+    records: int = 400_000
     """In the log that is verified beside `openssl`."""
     commands: int = 40
     """Of each kind, on a host under each shell."""

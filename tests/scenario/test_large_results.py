@@ -12,12 +12,14 @@ from fixtures.service.server import DeployService
 from tests.scenario.kit import READ, Api, Document, Home
 
 BIG = 200_000
+PATIENT = {"connect": "30s", "request": "30s", "recovery": "5m"}
+"""No deadline of an attempt decides anything here."""
 
 
 def configure(home: Home, service: DeployService, **audit: Any) -> None:
     def read(size: int, **output: Any) -> Document:
         request = {"method": "GET", "path": "/bodies/big", "query": {"bytes": str(size)}}
-        return READ | {"request": request, "output": {"max_bytes": 300_000} | output}
+        return READ | {"request": request, "output": {"max_bytes": 300_000} | output, "deadlines": PATIENT}
 
     actions = {"big": read(BIG), "small": read(2_000), "cut": read(900_000)}
     home.configure({"deploys": service.url}, actions, audit=audit)
@@ -39,7 +41,8 @@ def verified(home: Home) -> tuple[int, str]:
 
 
 async def read(api: Api, action: str) -> Document:
-    done = await api.begin(action, name="one", key=f"call-{action}", wait=10)
+    begun = await api.begin(action, name="one", key=f"call-{action}", wait=10)
+    done = await api.settled(begun["operation_id"], seconds=60)
     assert done["outcome"] == "success"
     return done
 
