@@ -154,7 +154,7 @@ class Sealer:
     def start(
         self, t_ms: int, *, recovery: Sequence[Recovery | Succession] = (), changes: Sequence[KeyChange] = ()
     ) -> list[Frame]:
-        """Open a new segment with a fresh secret, record what recovery found and what keys changed, and seal it at once.
+        """Open a new segment with a fresh secret, record what recovery found and which keys changed, seal it.
 
         At once, so that there is no moment in which a log without any seal is a normal sight.
         """
