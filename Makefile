@@ -29,7 +29,7 @@ test: $(MADE)/dev ## every test, on all cores, in random order
 	@$(PYTEST) $(ARGS)
 
 races: $(MADE)/dev ## rounds by the hundred of what must happen once; CI runs these too
-	@$(PYTEST) -m races --timeout 1800 $(ARGS)
+	@$(PYTEST) -m races --timeout 1800 $$(grep -rl --include='test_*.py' mark.races tests) $(ARGS)
 
 check: $(MADE)/dev ## lint, format, types, and who may import whom
 	@$(BIN)/ruff check $(SOURCES)
