@@ -57,7 +57,8 @@ class Stepping:
             else:
                 begun = True
                 await self._question(HostVerb.RUN, index)
-            if not self._answered_well(index):
+            changed = known.state is StepState.SUCCEEDED and self._steps[index] != known
+            if changed or not self._answered_well(index):
                 break
         return self._observed(sending=True)
 

@@ -8,7 +8,8 @@ import pytest
 
 from adapters.contract import HostVerb, Observation
 from gateway.core.agenda import Act, next_item
-from gateway.core.events import DeadlinePassed
+from gateway.core.events import DeadlinePassed, Restored
+from gateway.core.reconcile.fence import place_speaks
 from gateway.core.repeat import may_repeat
 from gateway.core.steps import in_part, merged, read_step, standstill, story
 from gateway.model.operation import Executed, Failure, State
@@ -119,6 +120,14 @@ def test_a_job_of_which_a_step_has_run_is_never_called_not_executed() -> None:
     assert in_part(ran, Executed.NO, "attestation", not_executed) == (Executed.NO, not_executed)
 
 
+@pytest.mark.parametrize("state", list(S))
+def test_a_job_is_in_doubt_as_long_as_a_step_of_it_has_begun_whatever_became_of_its_attempts(state: StepState) -> None:
+    ran = state in {S.RUNNING, S.SUCCEEDED, S.FAILED, S.LOST}
+
+    assert operation(steps=(StepSeen("backup", state),)).ambiguous is ran
+    assert not operation(steps=(StepSeen("backup", state),), state=State.FAILED).ambiguous
+
+
 # -- the life of a job -------------------------------------------------------------------------------------------------
 
 
@@ -167,6 +176,19 @@ def test_nothing_is_sent_again_on_a_look_that_got_no_answer() -> None:
 
     assert story.state is State.IN_DOUBT
     assert len(story.operation.sends) == 1
+
+
+def test_what_a_restored_store_knows_of_a_job_is_too_old_to_go_on_by() -> None:
+    story = JobStory.on(at(HostVerb.RUN, "backup", "unsent")).run_attempt()
+    assert (story.state, story.states[0]) == (State.READY, "not_begun")
+    story.tell(Restored())
+    story.host.fault = lambda _asking: "before"
+    for _ in range(4):
+        story.wait(5).probe()
+    assert (story.state, story.states) == (State.IN_DOUBT, [])
+
+    story.host.fault = lambda _asking: None
+    assert story.wait(5).probe().wait(1).run_attempt().ending == ("succeeded", "yes", "answer")
 
 
 def test_a_step_that_fails_ends_the_job_and_nothing_after_it_is_sent() -> None:
@@ -218,6 +240,8 @@ def test_attempts_that_bring_the_job_on_do_not_use_up_its_tries() -> None:
     story = JobStory.on(host, replace(job(), attempts_max=1))
     for _ in range(3):
         story.wait(1).run_attempt().probe()
+        # Nor do they make it wait: it has not failed at anything.
+        assert (story.operation.next_ms or 0) - story.now.wall_ms <= 200
 
     assert story.ending == ("succeeded", "yes", "probe")
     assert len(story.operation.sends) == 3
@@ -239,6 +263,22 @@ def test_a_job_that_cannot_go_on_is_fenced_and_told_as_executed_in_part() -> Non
     assert "migrate finished; restart never ran and never will" in story.operation.failure.detail
     host.arrive()
     assert host.runs == ["backup", "migrate"]
+
+
+def test_a_step_that_was_seen_at_work_says_nothing_about_the_place_of_another() -> None:
+    host = at(HostVerb.RUN, "restart", "held", times=9)
+    host.records["migrate", 1] = "running"
+    story = JobStory.on(host, replace(job(), attempts_max=1)).run_attempt()
+    assert story.operation.evidence[-1].finding.value == "in_progress"
+    host.records["migrate", 1] = "exited"
+    story.wait(1).probe()
+    while story.state is State.READY:
+        story.wait(5).run_attempt().wait(5).probe()
+    assert next_item(story.action, story.operation, story.now).act is Act.FENCE
+    story.fence()
+
+    assert story.ending == ("failed", "yes", "fence")
+    assert not place_speaks(story.action, operation(contradicted=True))
 
 
 def test_a_fence_that_comes_too_late_finds_the_step_at_work() -> None:
@@ -301,6 +341,18 @@ def test_a_host_that_forgot_a_finished_step_is_asked_nothing_more() -> None:
     assert "contradiction" in story.alerts
     assert not may_repeat(story.action, story.operation, story.now).allowed
     assert next_item(story.action, story.operation, story.now).act is not Act.FENCE
+
+
+def test_a_host_whose_record_says_something_else_by_now_is_believed_neither_time() -> None:
+    host = at(HostVerb.RUN, "migrate", "before")
+    story = JobStory.on(host).run_attempt().probe()
+    host.exits["backup"] = 1
+    story.wait(1).run_attempt()
+
+    assert (story.state, story.operation.contradicted) == (State.IN_DOUBT, True)
+    assert story.states[0] == "succeeded"
+    assert story.wait(1).probe().state is State.IN_DOUBT
+    assert host.runs == ["backup"]
 
 
 def test_a_host_that_forgets_between_the_look_and_the_attempt_is_sent_nothing() -> None:
