@@ -72,6 +72,11 @@ def shown_steps(action: Action, seen: Observation) -> tuple[StepSeen, ...]:
     return tuple(StepSeen(item["name"], StepState(item["state"]), item["exit"], item["marker"]) for item in items)
 
 
+def found_steps(action: Action, seen: Observation) -> tuple[StepSeen, ...]:
+    """The steps as a look found them; a look that got no whole answer found nothing, whatever was known before."""
+    return shown_steps(action, seen) if seen.answered else ()
+
+
 def merged(
     before: tuple[StepSeen, ...], shown: tuple[StepSeen, ...], *, late: bool = False
 ) -> tuple[tuple[StepSeen, ...], bool]:

@@ -9,7 +9,7 @@ from gateway.core.events import BaselineTaken, FenceBegun, FenceObserved, Polled
 from gateway.core.matching import answer_of, read_path
 from gateway.core.reconcile.fence import read_fence
 from gateway.core.reconcile.look import control_holds, read_probe, read_rules
-from gateway.core.steps import shown_steps
+from gateway.core.steps import found_steps
 from gateway.core.template import Rendered, render_request
 from gateway.core.waits import wait_seconds
 from gateway.engine.journal import Journal, Lost
@@ -63,7 +63,7 @@ class Looks:
         if sighting.finding is Finding.ABSENT and reconcile.positive_control is not None:
             sighting = await self._control(live, reconcile, sighting)
         if live.action.steps:
-            sighting = replace(sighting, steps=shown_steps(live.action, seen))
+            sighting = replace(sighting, steps=found_steps(live.action, seen))
         sighting = self._with_wait(live, seen, sighting)
         self._points.hit("probe.after")
         event = Probed(sighting, begun.wall_ms, begun.boot_ms)

@@ -10,7 +10,7 @@ from adapters.contract import HostVerb, Observation
 from gateway.core.events import FenceObserved, Probed, Restarted
 from gateway.core.reconcile.fence import read_fence
 from gateway.core.reconcile.look import read_probe
-from gateway.core.steps import shown_steps
+from gateway.core.steps import found_steps
 from gateway.core.template import Rendered
 from gateway.engine.live import Live
 from gateway.engine.stepping import Stepping
@@ -175,7 +175,7 @@ class JobStory(Story):
         reconcile = self.action.reconcile
         assert reconcile is not None
         sighting = read_probe(reconcile, self.operation, seen, {"operation_id": OP_ID})
-        sighting = replace(sighting, steps=shown_steps(self.action, seen))
+        sighting = replace(sighting, steps=found_steps(self.action, seen))
         self.tell(Probed(sighting, self.now.wall_ms, self.now.boot_ms))
         return self
 
