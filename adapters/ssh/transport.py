@@ -8,6 +8,7 @@ from typing import Any
 from adapters.contract import Clock, Framing, Hooks, HostExchange, HostTarget, HostVerb, Observation, Phase
 from adapters.contract_ssh import HostTransport as Session
 from adapters.contract_ssh import SshCredential, SshExchange, SshLimits, SshObservation, SshPins, SshRoute, Stage
+from adapters.ssh.canary import Canaries, Canary
 from adapters.ssh.runner import load_runner
 from adapters.ssh.runner_call import EXEC_LINE, RunnerCall, Verb, stdin_text
 from adapters.ssh.runner_command import UnfitCall, command_of
@@ -66,6 +67,7 @@ class RunnerTransport:
         self._sessions = sessions
         self._clock = clock
         self._token = token
+        self._canaries = Canaries()
 
     async def attempt(self, exchange: HostExchange, hooks: Hooks) -> Observation:
         """One call of the runner; a fence or cancel is one for each attempt that may be on its way, known or not."""
@@ -74,19 +76,48 @@ class RunnerTransport:
         for later in range(exchange.attempt + 1, exchange.attempts_max + 1):
             if exchange.verb not in _CLOSING or seen.header("Phase") != RemotePhase.FENCED:
                 break
-            left = exchange.request_seconds - (self._clock.boot_ms() - begun_ms) / 1000
+            left = self._left(exchange, begun_ms)
             if left <= 0:
                 return replace(seen, body_complete=False, summary="the time for the fence passed before it was whole")
             seen = await self._once(replace(exchange, attempt=later, request_seconds=left), hooks)
+        for canary in self._canaries.beside(exchange, seen):
+            left = max(self._left(exchange, begun_ms), 0.0)
+            doubt = await self._doubt(canary, replace(exchange, request_seconds=left), hooks)
+            if doubt is not None:
+                # Without its head and body it is no answer: neither "not there" nor "it never will".
+                return replace(seen, headers=(), body=b"", body_complete=False, summary=doubt)
         return seen
+
+    def _left(self, exchange: HostExchange, begun_ms: int) -> float:
+        return exchange.request_seconds - (self._clock.boot_ms() - begun_ms) / 1000
+
+    async def _doubt(self, canary: Canary, exchange: HostExchange, hooks: Hooks) -> str | None:
+        """Why what the store lacks proves nothing; None if it still knows what it knew before."""
+        question = replace(
+            exchange,
+            verb=HostVerb.STATUS,
+            argv=(),
+            operation=canary.operation,
+            attempt=canary.attempt,
+            issued_ms=canary.issued_ms,
+            lock=None,
+        )
+        _, answer = await self._call(question, hooks)
+        return self._canaries.judge(exchange, canary, answer)
 
     async def _once(self, exchange: HostExchange, hooks: Hooks) -> Observation:
         """A call that the runner would not take is never sent."""
         try:
-            call = call_of(exchange, self._token())
-            text = stdin_text(call, load_runner(), self._token())
+            shown, answer = await self._call(exchange, hooks)
         except UnfitCall:
             return self._unfit()
+        self._canaries.saw(exchange, answer, self._clock.wall_ms())
+        return observation_of(exchange, shown, answer)
+
+    async def _call(self, exchange: HostExchange, hooks: Hooks) -> tuple[SshObservation, Answer | None]:
+        """One session. Raises `UnfitCall`, and then nothing was sent."""
+        call = call_of(exchange, self._token())
+        text = stdin_text(call, load_runner(), self._token())
         seen = await self._sessions.attempt(
             SshExchange(
                 route=route_of(exchange.target),
@@ -101,7 +132,7 @@ class RunnerTransport:
             ),
             hooks,
         )
-        return observation_of(exchange, seen, read_answer(_printed(seen), call))
+        return seen, read_answer(_printed(seen), call)
 
     async def close(self) -> None:
         """As the contract says."""

@@ -114,7 +114,8 @@ class OnHost:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.transport = RunnerTransport(Session(self._run), Watch(), tokens())
+        self.watch = Watch()
+        self.transport = RunnerTransport(Session(self._run), self.watch, tokens())
 
     def _run(self, sent: SshExchange) -> SshObservation:
         output, _ = self.host.start(sent.stdin).communicate(timeout=20)
