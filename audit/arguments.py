@@ -16,7 +16,7 @@ from audit.export import ExportFailed
 from audit.inputs import STDIN, read_input
 from audit.keyfiles import read_recipient_key
 from audit.keyring import KeyProblem, Recipient, RecipientKey
-from audit.log import SEGMENTS
+from audit.log import OWNER, SEGMENTS
 from audit.receipts import BadReceipts, Receipt, read_receipts
 from audit.report import Exit, printable
 from audit.reshare import holding, read_reshare
@@ -73,6 +73,15 @@ def log_at(path: Path) -> Path:
     if not (folder / SEGMENTS).is_dir():
         warn(f"{folder} holds no log")
         raise typer.Exit(Exit.UNREADABLE)
+    return folder
+
+
+def own_log_at(path: Path) -> Path:
+    """The folder of a log that may be written here: not of one that another program keeps in a store of its own."""
+    folder = log_at(path)
+    if (folder / OWNER).exists():
+        # Entries that the store does not know would make it look like an old copy.
+        usage(f"{folder} is written by a gateway, which has commands of its own: see `gateway --help`")
     return folder
 
 

@@ -10,7 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from audit import machine
-from audit.arguments import JsonFlag, LogFolder, log_at, policy_at, reader_key, recipients_in, refusals, usage, warn
+from audit.arguments import (
+    JsonFlag,
+    LogFolder,
+    log_at,
+    own_log_at,
+    policy_at,
+    reader_key,
+    recipients_in,
+    refusals,
+    usage,
+    warn,
+)
 from audit.cosign import Cosigner
 from audit.disk import DiskDirectory
 from audit.epochs import SealKeyFile
@@ -116,7 +127,7 @@ def rotate_keys_command(
         usage(str(error))
     if policy is not None and rotation.log_key.key.public not in {key.public for key in policy.logs}:
         usage(f"the policy {trust} does not pin the log key that is in force")
-    folder = log_at(directory)
+    folder = own_log_at(directory)
     boot_id = machine.boot_id()
     session = Session(machine.entropy, "audit rotate-keys", boot_id, machine.now_ms())
     store = SealKeyFile(DiskDirectory(seal_key.parent), seal_key.name)

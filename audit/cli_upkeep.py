@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from audit import machine
-from audit.arguments import JsonFlag, LogFolder, duration_ms, log_at, recipients_in, refusals, usage
+from audit.arguments import JsonFlag, LogFolder, duration_ms, log_at, own_log_at, recipients_in, refusals, usage
 from audit.boxes import Unboxer, erased_subjects
 from audit.checkpoint import Publisher
 from audit.disk import DiskDirectory
@@ -120,7 +120,7 @@ def shred_command(
     For a stopped log that is written without a gateway; a gateway keeps subject keys in its store. Ends with 4 if
     there is no key of that subject: erased before, or never recorded.
     """
-    folder, key = log_at(directory), _personal_key(personal_key)
+    folder, key = own_log_at(directory), _personal_key(personal_key)
     store = SubjectFile(DiskDirectory(subjects.parent), subjects.name, key.origin)
     with refusals():
         origin = _origin_of(folder)
@@ -154,7 +154,7 @@ def retain_command(
 ) -> None:
     """Drop old segments of a stopped log that is written without a gateway: first the record, then the files."""
     before_ms = machine.now_ms() - duration_ms(older_than)
-    folder, signer = log_at(directory), _log_key(log_key)
+    folder, signer = own_log_at(directory), _log_key(log_key)
     files, anchors = DiskDirectory(folder), [DiskDirectory(path) for path in anchor or ()]
     with refusals():
         writer = _writer(folder, signer.name, seal_key, recipient)
@@ -194,7 +194,7 @@ def recover_command(
         usage("--accept-loss and --log-key belong together: the new log has a new origin, and so a new key")
     with refusals():
         if accept_loss is None or log_key is None:
-            folder = log_at(directory)
+            folder = own_log_at(directory)
             writer = _writer(folder, _origin_of(folder), seal_key, recipient)
         else:
             folder, old = directory, log_at(accept_loss)

@@ -23,6 +23,8 @@ from audit.record import (
 )
 
 SEGMENTS = "segments"
+OWNER = "owner"
+"""A file in the log's folder that says, by being there, that a store holds what the files may lack."""
 CHUNK_BYTES = 1 << 18
 _NAME = re.compile(r"[0-9a-f]{16}\.agl")
 

@@ -260,8 +260,11 @@ class LogKeeper:
             self._unwell(_CHECKPOINT, "audit_checkpoint_failed", error.strerror or str(error))
             return
         self._well(_CHECKPOINT)
-        if self._anchoring.keys is not None:
-            self._anchoring.keys.settle()
+        keys = self._anchoring.keys
+        if keys is not None:
+            keys.settle()
+            # The files did not reach the cut between the keys yet: the next round tries again.
+            self._hurried = keys.owing
         if published is not None:
             self._newest = published
             self._hear(published, self._answers(published))

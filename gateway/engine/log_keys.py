@@ -195,6 +195,11 @@ class LogKeys:
         """Every key of this log, each with the part of the log that it speaks for."""
         return self._held.policy
 
+    @property
+    def owing(self) -> bool:
+        """Whether a key that was replaced has not signed its last checkpoint yet."""
+        return self._bench.publisher.handing_over
+
     async def rotate(self, *, by: str) -> Rotated:
         """Let the log go on under a new key of its own; `by` is who decided it, on record in at most 255 bytes.
 
@@ -251,7 +256,7 @@ class LogKeys:
 
     def settle(self) -> None:
         """Forget private keys that have signed their last. Waits for the disk; a failure is told and tried again."""
-        if len(self._held.signers) == 1 or self._bench.publisher.handing_over or self._changing.locked():
+        if len(self._held.signers) == 1 or self.owing or self._changing.locked():
             return
         kept = self._held.signers[-1:]
         try:

@@ -11,11 +11,12 @@ import structlog
 
 from audit.blobs import sweep_partial
 from audit.bodies import KeyChange, Recovery, Succession
-from audit.disk import DiskDirectory, LogError, log_folder
+from audit.disk import DiskDirectory, LogError, log_folder, write_whole
 from audit.epochs import SealKeyFile
 from audit.export import Exporter
 from audit.head import Head
 from audit.keyring import KeyProblem, Recipient
+from audit.log import OWNER
 from audit.note import NoteSigner
 from audit.patience import PatientExporter, PatientPublisher
 from audit.recover import JoinState
@@ -99,6 +100,7 @@ async def open_log(
             seal_key_lost=lost,
             changes=at.changes,
         )
+        _say_whose(directory, settings)
         names = [f"folder {anchor}" for anchor in settings.audit.anchors] + ["standard output" for _ in sinks]
         anchors = _anchors(settings, at.origin)
         publisher = PatientPublisher(publisher_of(directory, held, anchors, sinks))
@@ -170,6 +172,17 @@ def _open_until_it_fails(exporter: PatientExporter, directory: DiskDirectory) ->
 def _seal_key_file(paths: LogPaths) -> SealKeyFile:
     os.close(open_private(paths.seal_key))
     return SealKeyFile(DiskDirectory(paths.seal_key.parent), paths.seal_key.name)
+
+
+def _say_whose(directory: DiskDirectory, settings: Settings) -> None:
+    """Whoever would write these files past the store is warned off."""
+    if (directory.path / OWNER).exists():
+        return
+    try:
+        write_whole(directory, OWNER, f"written by the gateway with the data folder {settings.data_folder}\n".encode())
+    except OSError as error:
+        # A full disk must not keep a gateway from starting; the next start tries again.
+        log.warning("audit_owner_not_named", reason=error.strerror)
 
 
 def _log_of(paths: LogPaths, origin: str) -> DiskDirectory:

@@ -149,7 +149,7 @@ async def test_keys_change_twice_in_a_row_and_on_a_stopped_gateway(home: Home, s
 
 async def test_old_checkpoints_and_retention_know_every_key(home: Home, service: DeployService) -> None:
     """A start reads checkpoints of the old key, in the log's folder and at an anchor that was away meanwhile."""
-    configure(home, service)
+    configure(home, service, keep_days=1.0)
     async with home.running() as api:
         await api.begin("deploy", name="a", wait=10)
     kept = (home.folder / "anchors" / CHECKPOINT).read_bytes()
@@ -157,9 +157,15 @@ async def test_old_checkpoints_and_retention_know_every_key(home: Home, service:
     (home.folder / "anchors" / CHECKPOINT).write_bytes(kept)
     async with home.running() as api:
         await api.begin("deploy", name="b", wait=10)
-        keys = list(api.running.office.log_keys.keys)
+        await change_key(api)
+        await handed_over(home, api)
+        retention = api.running.office.anchoring.retention
+        assert retention is not None
+        # It reads the newest checkpoint in each place, and refuses one by a key that it does not know.
+        assert await asyncio.to_thread(retention.plan) == 0
         assert not api.running.keeper.ailing()
-    assert len(keys) == 2
+        keys = list(api.running.office.log_keys.keys)
+    assert len(keys) == 3
     assert open_checkpoint((home.folder / "anchors" / CHECKPOINT).read_bytes(), keys).size > 0
 
 
@@ -178,6 +184,30 @@ async def test_only_people_change_keys(home: Home, service: DeployService) -> No
     async with home.running() as api:
         answer = await api.client.call("POST", "/v1/audit/rotate-keys")
     assert (answer.status, len(private_keys(home)), changes(home)) == (403, 1, [])
+
+
+async def test_the_auditors_program_writes_nothing_to_a_log_that_a_gateway_keeps(
+    home: Home, service: DeployService, tmp_path: Path
+) -> None:
+    """Entries that the store does not know would make it look restored, and writes would be held."""
+    configure(home, service)
+    async with home.running() as api:
+        await api.begin("deploy", name="a", wait=10)
+    keys = ("--seal-key", str(home.data / "keys" / "seal.key"), "--recipient", str(tmp_path / "readers"))
+    (tmp_path / "readers").write_text("\n".join(json.loads(home.config.read_text())["audit"]["recipients"]))
+    write_key(tmp_path / "personal.key", (home.data / "keys" / "personal.key").read_text().strip())
+    log, key, by = str(home.log_folder()), ("--log-key", str(home.data / "keys" / "log.key")), ("--by", "x")
+    people = ("--subject", "x", "--personal-key", str(tmp_path / "personal.key"), "--subjects", str(tmp_path / "s"))
+    before = {path: path.read_bytes() for path in home.log_folder().rglob("*") if path.is_file()}
+    for words in (
+        ("rotate-keys", log, *key, *keys, *by),
+        ("retain", log, *key, *keys, *by, "--older-than", "1d"),
+        ("shred", log, *people, *keys, *by),
+        ("recover", log, *keys),
+    ):
+        done = home.run_audit(*words)
+        assert (done.returncode, "written by a gateway" in done.stderr) == (2, True), (words, done)
+    assert {path: path.read_bytes() for path in home.log_folder().rglob("*") if path.is_file()} == before
 
 
 # -- crashes -----------------------------------------------------------------------------------------------------------
