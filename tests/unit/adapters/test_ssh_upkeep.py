@@ -15,9 +15,9 @@ from tests.unit.adapters.remote_host import ISSUED, SHELLS, Host
 LATE = ISSUED + 1_000
 
 
-@pytest.fixture(params=SHELLS)
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
-    made = Host(tmp_path, request.param)
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    made = Host(tmp_path, "dash")
     made.init()
     return made
 
@@ -40,7 +40,10 @@ def said(answer: Answer) -> list[dict[str, Any]]:
     return [json.loads(line.partition("{")[1] + line.partition("{")[2]) for line in lines if line.startswith("@gw1")]
 
 
-def test_a_fence_closes_every_attempt_of_an_operation(host: Host) -> None:
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_fence_closes_every_attempt_of_an_operation(tmp_path: Path, shell: str) -> None:
+    host = Host(tmp_path, shell)
+    host.init()
     done = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=3)
 
     assert (done.phase, done.fields["exit"]) == (RemotePhase.EXITED, 0)
