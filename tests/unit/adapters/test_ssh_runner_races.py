@@ -1,4 +1,4 @@
-"""Two deliveries of one attempt at once, and a delivery against a fence: one of them wins, and both tell the same."""
+"""Two deliveries of one attempt at once, and a delivery against a fence or a cancel: one wins, both tell the same."""
 
 import os
 import random
@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from adapters.ssh.runner_call import Verb
-from adapters.ssh.runner_command import command_of
 from tests.unit.adapters.remote_host import SHELLS, Host
 
 ROUNDS = 20
@@ -38,11 +37,12 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
 class Race:
     """Rounds of a run and another call a little later, each on an operation of its own."""
 
-    def __init__(self, host: Host, second: str, share: float) -> None:
+    def __init__(self, host: Host, second: str, share: float, script: str = "") -> None:
         """`share`: within which part of a run's time, or how many times of it, the second call comes."""
         self.host = host
         self.second = second
         self.share = share
+        self.command = host.marking(script)
         self.done = 0
         self.told: dict[str, list[str]] = {"first": [], "second": []}
 
@@ -57,15 +57,14 @@ class Race:
         return found
 
     def _leg(self, measuring: str, rounds: int) -> None:
-        command = command_of(["sh", "-c", f'echo "$GATEWAY_OPERATION" >>{self.host.ledger}'])
         began = time.perf_counter()
-        self.host.ask(Verb.RUN, measuring, command=command)
+        self.host.ask(Verb.RUN, measuring)
         most = (time.perf_counter() - began) * self.share
-        (self.host.folder / "command").write_bytes(command.text)
+        (self.host.folder / "command").write_bytes(self.command.text)
         runner = next(Path(self.host.store, "bin").iterdir())
         common = (
             f"store={self.host.store} store_id={self.host.store_id} attempt=1 issued=5 keep=1 "
-            f"op=op_$i digest={command.digest}"
+            f"op=op_$i digest={self.command.digest}"
         )
         pauses = " ".join(f"{random.uniform(0, most):.4f}" for _ in range(rounds))
         script = f"""
@@ -103,12 +102,31 @@ def _run_and_fence(host: Host, rounds: int) -> set[int]:
     return {executions for executions, *_ in seen}
 
 
+def _run_and_cancel(host: Host, rounds: int) -> set[tuple[str, str]]:
+    seen = Race(host, "cancel", 1.2, f'sleep 20; echo "$GATEWAY_OPERATION" >>{host.folder}/finished').go(rounds)
+
+    assert not (host.folder / "finished").exists(), "a cancel came too late for nothing and was lost"
+    assert {executions for executions, *_ in seen} <= {0, 1}
+    told = {(first, second) for _, first, second in seen}
+    assert told <= {("fenced", "fenced"), ("exited", "running"), ("exited", "exited")}
+    return told
+
+
 def test_of_two_claimants_exactly_one_runs_and_both_tell_the_same(host: Host) -> None:
     _two_claimants(host, ROUNDS)
 
 
 def test_of_run_and_fence_exactly_one_wins(host: Host) -> None:
     _run_and_fence(host, ROUNDS)
+
+
+def test_a_cancel_at_any_moment_prevents_the_command_or_ends_it(host: Host) -> None:
+    _run_and_cancel(host, ROUNDS)
+
+
+@pytest.mark.races
+def test_in_two_hundred_rounds_a_cancel_at_any_moment_prevents_the_command_or_ends_it(host: Host) -> None:
+    assert len(_run_and_cancel(host, ROUNDS_CI)) > 1, "it came at the same moment each time"
 
 
 @pytest.mark.races
