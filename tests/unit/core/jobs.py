@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adapters.contract import HostVerb, Observation
-from gateway.core.events import FenceObserved, Probed, Restarted
+from gateway.core.events import Event, FenceObserved, Probed, Restarted
 from gateway.core.reconcile.fence import read_fence
 from gateway.core.reconcile.look import read_probe
 from gateway.core.steps import found_steps
@@ -88,6 +88,10 @@ class MemoryHost:
             self._do(HostVerb.RUN, place)
         self.held.clear()
 
+    def runs_at_once(self, name: str) -> None:
+        """A delivery that somebody sent arrives."""
+        self._do(HostVerb.RUN, (name, 1))
+
     def _do(self, verb: HostVerb, place: tuple[str, int]) -> Observation:
         if verb is HostVerb.RUN and place not in self.records:
             if place[0] in self.busy:
@@ -151,6 +155,10 @@ class JobStory(Story):
     def _pass(self, verb: HostVerb) -> Observation:
         live = live_of(self.action, self.operation)
         return asyncio.run(Stepping(live, self.host.ask, Still()).go(verb))
+
+    def tell(self, *events: Event, after: float = 0.0) -> "JobStory":
+        super().tell(*events, after=after)
+        return self
 
     def wait(self, seconds: float) -> "JobStory":
         super().wait(seconds)
