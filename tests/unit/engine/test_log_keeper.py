@@ -4,7 +4,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from audit.checkpoint import CHECKPOINT, Published, Publisher
 from audit.cosign import Cosigner
@@ -281,3 +281,31 @@ async def test_a_disk_that_is_full_stops_what_is_new_while_what_is_kept_takes_th
         await desk.until(lambda: desk.keeper.refusal() is None)
 
     assert [name for name, _ in desk.told] == ["audit_disk_full"]
+
+
+class Owing:
+    """Keys of a log, one of which still owes its last checkpoint."""
+
+    def __init__(self) -> None:
+        self.owing = True
+        self.settled = 0
+
+    def settle(self) -> None:
+        self.settled += 1
+
+
+async def test_a_key_that_owes_its_last_checkpoint_is_asked_in_every_round_until_it_has_signed() -> None:
+    desk, keys = Desk(), Owing()
+    desk.witness.may_answer.set()
+    desk.keeper._anchoring = replace(desk.keeper._anchoring, keys=keys)  # type: ignore[arg-type]  # what is used of it
+    desk.journal.records(3)
+    async with desk.working():
+        await desk.until(lambda: desk.exporter.durable_size > 0)
+        assert keys.settled == 0, "not before its time"
+        desk.keeper.hasten()
+        await desk.until(lambda: keys.settled >= 3)
+        keys.owing = False
+        settled = keys.settled
+        rounds = desk.rounds
+        await desk.until(lambda: desk.rounds > rounds + 10)
+        assert keys.settled <= settled + 1
