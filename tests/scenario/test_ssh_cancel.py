@@ -7,6 +7,8 @@ import pytest
 from tests.scenario.kit import Document, Home, taken
 from tests.scenario.ssh_kit import Hosted, command, hosted
 
+pytestmark = pytest.mark.timeout(180)
+
 NAME = "v7"
 WAITS = 'echo ready; while [ ! -e "$1.go" ]; do sleep 0.05; done'
 LONG: Document = {"connect": "15s", "request": "40s", "recovery": "10m"}

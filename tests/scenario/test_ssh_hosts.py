@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.surfaces.cli.client import Answer
 from tests.scenario.kit import Document, Home, taken
 from tests.scenario.ssh_kit import Hosted, command, hosted
 from tests.unit.adapters.ssh_stand import new_key, public_text
+
+pytestmark = pytest.mark.timeout(180)
 
 NAME = "v7"
 UNKNOWN_ID = "op_01jd0000000000000000000000"

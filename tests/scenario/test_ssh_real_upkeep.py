@@ -21,6 +21,8 @@ from tests.scenario.ssh_kit import command
 from tests.unit.adapters.remote_host import Host
 from tests.unit.adapters.ssh_stand import new_key, public_text
 
+pytestmark = pytest.mark.timeout(300)
+
 UNKNOWN_ID = "op_01jd0000000000000000000000"
 NAME = "v7"
 LONG: Document = {"connect": "15s", "request": "40s", "recovery": "10m"}
