@@ -88,6 +88,8 @@ def _serve(asked: Connection, directory: Directory, key: RecipientKey | None) ->
     """The other process: reads the segments it is told of until nobody asks any more."""
     # Ctrl-C reaches every process of a terminal; the one that asks decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # And what that one does when it is told to end is not for this one to do.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     while True:
         try:
             first, size = asked.recv()
