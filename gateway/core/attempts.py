@@ -1,6 +1,5 @@
 """The part of the lifecycle in which something is sent: begin, and what the attempt's own observation leads to."""
 
-from adapters.contract import Observation
 from gateway.core.doubt import give_up, look_ahead, resend_due, wake
 from gateway.core.draft import Draft, observed_fields, sentence, undone_basis
 from gateway.core.events import Begin, HeadSeen, Observed
@@ -128,7 +127,7 @@ def observed(draft: Draft, event: Observed) -> None:
     seen = event.observation
     judgement = judge(draft.action, draft.operation, event.attempt, seen, event.variables)
     in_time = draft.operation.state is State.SENDING and attempt.standing is Standing.OPEN
-    if draft.action.steps and _contradicts_steps(draft, seen, late=not in_time):
+    if draft.action.steps and _contradicts_steps(draft, event, in_time=in_time):
         judgement = Judgement(Reading.DOUBT, "a step that was seen on the host is not there any more")
     draft.set_attempt(event.attempt, status=judgement.status, **observed_fields(attempt, seen, draft.now))
     finding = Finding.IN_PROGRESS if judgement.in_progress else _FINDINGS[judgement.reading]
@@ -157,9 +156,12 @@ def observed(draft: Draft, event: Observed) -> None:
         late(draft, attempt, judgement)
 
 
-def _contradicts_steps(draft: Draft, seen: Observation, *, late: bool) -> bool:
-    shown = () if draft.operation.final else shown_steps(draft.action, seen)
-    if not shown or not draft.keep_steps(shown, late=late):
+def _contradicts_steps(draft: Draft, event: Observed, *, in_time: bool) -> bool:
+    operation = draft.operation
+    shown = () if operation.final else shown_steps(draft.action, event.observation)
+    # A cancel asks for the steps while the attempt is at work on them, so the attempt's own news may be the older.
+    overtaken = any(item.kind is Kind.CANCEL and item.number > event.attempt for item in operation.attempts)
+    if not shown or not draft.keep_steps(shown, late=overtaken or not in_time):
         return False
     draft.contradict()
     return True

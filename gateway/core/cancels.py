@@ -58,6 +58,7 @@ def cancel_observed(draft: Draft, event: CancelObserved) -> None:
     before = draft.unseen(number, Kind.CANCEL)
     won = None if seen.nothing_left else event.fenced
     draft.set_attempt(number, status=seen.status, **observed_fields(before, seen, draft.now))
+    draft.keep_found_steps(seen)
     detail = "it had not begun, and never will" if won else seen.summary
     draft.saw(Source.CANCEL, Finding.FENCED if won else Finding.INCONCLUSIVE, detail, attempt=number)
     operation = draft.operation

@@ -6,7 +6,7 @@ from typing import Any
 
 from adapters.contract import Observation
 from gateway.core.events import Fact
-from gateway.core.steps import in_part, merged
+from gateway.core.steps import found_steps, in_part, merged
 from gateway.core.transitions import IllegalMoveError, permitted
 from gateway.model.action import Action
 from gateway.model.evidence import Evidence, Finding, Source
@@ -198,6 +198,12 @@ class Draft:
             self.change(steps=steps)
             self.fact("steps", steps=[{"name": item.name, "state": item.state, "exit": item.exit} for item in steps])
         return contradicts
+
+    def keep_found_steps(self, seen: Observation) -> None:
+        """The same for what a fence or a cancel found on its way to the step that it was for."""
+        shown = found_steps(self.action, seen) if self.action.steps and not self.operation.final else ()
+        if shown and self.keep_steps(shown):
+            self.contradict()
 
     def contradict(self) -> None:
         """Evidence contradicts the outcome, or itself. People are told once; the mark stays."""

@@ -45,6 +45,7 @@ def fence_observed(draft: Draft, event: FenceObserved) -> None:
     before = draft.unseen(number, Kind.FENCE)
     won = None if seen.nothing_left else event.won
     draft.set_attempt(number, status=seen.status, **observed_fields(before, seen, draft.now))
+    draft.keep_found_steps(seen)
     detail = {True: "the fence took the place", False: "the place was already taken", None: seen.summary}[won]
     draft.saw(Source.FENCE, Finding.FENCED if won else Finding.INCONCLUSIVE, detail, attempt=number)
     if draft.operation.final:

@@ -42,10 +42,11 @@ class Stepping:
         if verb is HostVerb.RUN:
             return await self._run()
         index = await self._look()
-        if verb is HostVerb.STATUS:
-            return self._observed(sending=False)
-        # What has not begun is at the first step without an exit record; nothing after it was ever sent.
-        return await self._ask(verb, index, self._steps[index], max(self._left(), 0.001))
+        if verb is not HostVerb.STATUS:
+            # What has not begun is at the first step without an exit record; nothing after it was ever sent. That may
+            # be a later one than was known, so the answer tells of all of them.
+            await self._question(verb, index)
+        return self._observed(sending=False)
 
     async def _run(self) -> Observation:
         begun = False

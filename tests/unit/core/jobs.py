@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adapters.contract import HostVerb, Observation
-from gateway.core.events import Event, FenceObserved, Probed, Restarted
+from gateway.core.events import CancelBegun, CancelObserved, Event, FenceObserved, Probed, Restarted
 from gateway.core.reconcile.fence import read_fence
 from gateway.core.reconcile.look import read_probe
 from gateway.core.steps import found_steps
@@ -99,7 +99,7 @@ class MemoryHost:
             else:
                 self.runs.append(place[0])
                 self.records[place] = "exited"
-        if verb is HostVerb.FENCE:
+        if verb in {HostVerb.FENCE, HostVerb.CANCEL}:
             self.records.setdefault(place, "fence")
         match self.records.get(place):
             case None:
@@ -195,6 +195,11 @@ class JobStory(Story):
         won = read_fence(self.action.reconcile.absence, seen, {})
         self.tell(FenceObserved(self.operation.attempts[-1].number, seen, won))
         return self
+
+    def cancel(self) -> "JobStory":
+        self.tell(CancelBegun("agent", "TERM"))
+        seen = self._pass(HostVerb.CANCEL)
+        return self.tell(CancelObserved(len(self.operation.attempts), seen, seen.header("Phase") == "fenced"))
 
     @property
     def states(self) -> list[str]:

@@ -295,6 +295,17 @@ def test_a_fence_that_comes_too_late_finds_the_step_at_work() -> None:
     assert host.runs == list(NAMES)
 
 
+def test_a_fence_that_finds_more_done_than_was_known_is_for_the_next_step_and_says_so() -> None:
+    host = at(HostVerb.RUN, "backup", "held", times=9)
+    story = JobStory.on(host, replace(job(), attempts_max=1)).run_attempt().probe()
+    host.arrive()
+    story.fence()
+
+    assert story.states == ["succeeded", "never_ran", "not_begun"]
+    assert story.ending == ("failed", "yes", "fence")
+    assert host.runs == ["backup"]
+
+
 def test_a_lost_fence_is_found_standing() -> None:
     host = at(HostVerb.RUN, "backup", "before", times=9)
     story = JobStory.on(host, replace(job(), attempts_max=1)).run_attempt().probe()
@@ -353,6 +364,20 @@ def test_a_host_whose_record_says_something_else_by_now_is_believed_neither_time
     assert (story.state, story.operation.contradicted) == (State.IN_DOUBT, True)
     assert story.states[0] == "succeeded"
     assert story.wait(1).probe().state is State.IN_DOUBT
+    assert host.runs == ["backup"]
+
+
+def test_a_cancel_sees_more_than_the_attempt_that_it_overtakes_and_neither_contradicts_the_other() -> None:
+    host = MemoryHost()
+    story = JobStory.on(host).tell(BEGIN)
+    host.runs_at_once("backup")
+    story.cancel()
+    assert (story.state, story.states) == (State.SENDING, ["succeeded", "never_ran", "not_begun"])
+    sent = (StepSeen("backup", S.SENT), StepSeen("migrate"), StepSeen("restart"))
+    story.observe(observe_job(OP_ID, sent, [Asked(sent[0], TIMEOUT, sent=True)], sending=True), attempt=1)
+
+    assert (story.state, story.operation.contradicted) == (State.IN_DOUBT, False)
+    assert story.wait(1).probe().ending == ("failed", "yes", "fence")
     assert host.runs == ["backup"]
 
 
