@@ -199,7 +199,8 @@ class JobStory(Story):
     def cancel(self) -> "JobStory":
         self.tell(CancelBegun("agent", "TERM"))
         seen = self._pass(HostVerb.CANCEL)
-        return self.tell(CancelObserved(len(self.operation.attempts), seen, seen.header("Phase") == "fenced"))
+        fenced = seen.header("Phase") == "fenced" if seen.answered else None
+        return self.tell(CancelObserved(len(self.operation.attempts), seen, fenced))
 
     @property
     def states(self) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from adapters.contract import HostVerb, Observation
 from gateway.core.agenda import Act, next_item
+from gateway.core.cancels import may_cancel
 from gateway.core.events import DeadlinePassed, LeaseLost, Restarted, Restored
 from gateway.core.job import Asked, observe_job
 from gateway.core.reconcile.fence import place_speaks
@@ -409,7 +410,7 @@ SEEDS = 200
 
 
 def _lived(seed: int) -> JobStory:
-    """A job on a host that loses questions and answers by chance; gateways die, and stores are put back in time."""
+    """A job on a host that loses questions and answers by chance; gateways die, stores are put back in time."""
     chance = random.Random(seed)
     host = MemoryHost(
         exits={name: chance.choice((0, 0, 0, 0, 1)) for name in NAMES},
@@ -423,6 +424,8 @@ def _lived(seed: int) -> JobStory:
         if chance.random() < 0.05:
             story.operation = chance.choice(images)
             story.tell(Restored() if story.state is State.READY and not story.operation.ambiguous else Restarted())
+        if chance.random() < 0.02 and may_cancel(story.action, story.operation):
+            story.cancel()
         if not story.operation.final:
             images.append(story.operation)
         match next_item(story.action, story.operation, story.now).act:
