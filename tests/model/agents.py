@@ -152,7 +152,8 @@ class Agent:
     async def habit(self) -> None:
         """One thing that agents do while they should wait."""
         habits = (self.again, self.changed, self.poll, self.cancel, self.reconcile)
-        await self.random.choice(habits)()
+        urge = self.world.urge
+        await (self.random.choice(habits) if urge is None else getattr(self, urge))()
         await asyncio.sleep(self.random.choice([0.0, 0.3, 3.0, 15.0]))
 
     async def again(self) -> None:

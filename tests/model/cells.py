@@ -32,6 +32,7 @@ CELLS: Final[frozenset[str]] = frozenset({
     *(f"host refuses: {reason}" for reason in ("store_mismatch", "store_write", "below_gc_floor")),
     "cancel: fine",
     "host: rebooted",
+    "host: put back, and a run is forgotten",
     "host: a fence came between gate and begin",
     "host: a late delivery meets a fence",
     *(f"died: {name}" for name in POINTS),

@@ -40,6 +40,8 @@ def direct(world: "Simulation") -> None:
         _rarely(world, turn // 2)
     elif way == 4 and turn % 2 == 0:
         _to_hosts(world, turn // 2)
+    elif way == 4 and turn % 8 == 1:
+        put_back(world)
 
 
 def _to_hosts(world: "Simulation", turn: int) -> None:
@@ -52,6 +54,10 @@ def _to_hosts(world: "Simulation", turn: int) -> None:
         world.faults.queue.append(fate.name)
         return
     world.kinds = ("runner", "runner_locked", "runner_told")
+    if turn % 8 == 7:
+        world.faults.queue.append("host: slow to begin")
+        world.urge = "cancel"
+        return
     world.faults.queue.append(("ssh: asked, lost", "ssh: held, silent", "ssh: held a little")[turn % 3])
     fences, looks = list(HOST_FENCES), list(HOST_LOOKS)
     world.faults.fences.append(fences[turn % len(fences)])
@@ -60,6 +66,22 @@ def _to_hosts(world: "Simulation", turn: int) -> None:
         world.faults.looks.append(looks[turn // 3 % len(looks)])
     if turn % 4 == 0:
         world.trap = (FENCE_POINTS[turn // 4 % len(FENCE_POINTS)], False)
+
+
+def put_back(world: "Simulation") -> None:
+    """A host that is restored from a snapshot while the gateway wonders about a lost session. It goes on meanwhile.
+
+    What it saw end there is known to a process only while that lives.
+    """
+    plan = world.plan
+    plan.agents, plan.deaths, plan.stops, plan.steps, plan.full = 3, 0, False, False, False
+    world.rearm()
+    world.blackout = False
+    world.faults.level = 0.0
+    world.kinds = ("runner",)
+    world.faults.queue.extend(["fine", "ssh: accepted, delivered, cut", "ssh: asked, delivered"])
+    world.faults.looks.append("put back")
+    world.loop.call_later(world.random.random() * 2.0, world.host("runner").keep_snapshot)
 
 
 def _rarely(world: "Simulation", turn: int) -> None:

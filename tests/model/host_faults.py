@@ -77,6 +77,7 @@ _AT_THE_HOST = (
     HostFate("host: command fails, lost", Stage.ACCEPTED, answer="none", status=None, fails=True),
     HostFate("host: long command", lasts="long"),
     HostFate("host: endless command", lasts="for ages"),
+    HostFate("host: slow to begin", host="slow to begin"),
     HostFate("host: killed before the gate", host="killed before the gate"),
     HostFate("host: killed before it begins", host="killed before it begins"),
     HostFate("host: killed as it begins", host="killed as it begins"),
@@ -91,7 +92,7 @@ _AT_THE_HOST = (
 )
 _RUNNER_ONLY = frozenset({
     "killed before the gate", "killed before it begins", "killed as it begins", "killed while it runs",
-    "rebooted before it begins", "disk full", "other store", "below the floor",
+    "slow to begin", "rebooted before it begins", "disk full", "other store", "below the floor",
 })  # fmt: skip
 HOST_SENDS: dict[str, HostFate] = {fate.name: fate for fate in (*_WAYS, *_AT_THE_HOST)}
 HOST_FENCES: dict[str, HostFate] = {
@@ -100,7 +101,7 @@ HOST_FENCES: dict[str, HostFate] = {
 _LOOK_WAYS = ("fine", "ssh: connection refused", "ssh: login hangs", "ssh: accepted, delivered, silent",
               "ssh: asked, delivered", "ssh: output torn", "ssh: noise around the answer", "ssh: answer twice",
               "ssh: answer to another call", "ssh: forced command prints", "ssh: output, no status")  # fmt: skip
-_RECORD = tuple(HostFate(word, host=word) for word in ("hidden", "other store", "collected"))
+_RECORD = tuple(HostFate(word, host=word) for word in ("hidden", "other store", "collected", "put back"))
 _OWN = tuple(
     HostFate(word, host=word)
     for word in (

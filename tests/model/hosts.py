@@ -5,10 +5,11 @@ The rules are those that the head of `runner.sh` names; how the shipped script k
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from tests.model.calls import Call, line, printed
 from tests.model.history import Effect, History
 from tests.model.host_faults import HostFate
 from tests.model.loop import VirtualLoop
@@ -21,21 +22,6 @@ BEGIN_SECONDS_MAX = 0.3
 """From the gate to the begin: the time in which a fence can still come between."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of the runner, read from what its shell was given."""
-
-    verb: str
-    words: dict[str, str]
-    argv: tuple[str, ...]
-    op: str
-    """Also where the runner is not told: the command's own words name it."""
-
-    @property
-    def attempt(self) -> int:
-        return int(self.words.get("attempt", "1"))
-
-
 @dataclass(eq=False, slots=True)
 class Claim:
     """A gate with its token, and everything that hangs on it."""
@@ -44,6 +30,7 @@ class Claim:
     digest: str
     boot: int
     at: int
+    issued: int = 0
     fence: bool = False
     begun: str = ""
     """Who owns the begin: nobody, `run` or `fence`."""
@@ -71,6 +58,9 @@ class SimHost:
         self.claims: dict[str, dict[int, Claim]] = {}
         self.told: dict[str, str] = {}
         """What a status command of its own says of an operation: working, done or failed."""
+        self.snapshot: dict[str, dict[int, Claim]] | None = None
+        self.seen: dict[str, int] = {}
+        """Operations whose end the gateway was told, and when first, by its clock."""
         self.listeners: dict[Reply, None] = {}
         """Whoever waits for an answer."""
 
@@ -78,6 +68,8 @@ class SimHost:
 
     def serve(self, call: Call, fate: HostFate, place: int, reply: Reply) -> None:
         """A whole delivery has come, and its shell runs the runner."""
+        if fate.host == "put back":
+            self._put_back()
         self.listeners[reply] = None
 
         def answer(text: bytes | None) -> None:
@@ -137,7 +129,14 @@ class SimHost:
         self._follow(call, claim, answer)
 
     def _take_gate(self, call: Call, fate: HostFate, place: int) -> Claim:
-        claim = Claim(call.attempt, call.words["digest"], self.boot, int(self.loop.now), lock=call.words.get("lock"))
+        claim = Claim(
+            call.attempt,
+            call.words["digest"],
+            self.boot,
+            int(self.loop.now),
+            int(call.words["issued"]),
+            lock=call.words.get("lock"),
+        )
         self.claims.setdefault(call.op, {})[call.attempt] = claim
         if claim.lock is not None and (fate.host == "lock busy" or self._lock_held(claim)):
             claim.record, claim.supervised = ("notrun", "lock_busy"), False
@@ -146,7 +145,8 @@ class SimHost:
         else:
             if fate.host == "rebooted before it begins":
                 self.loop.call_later(0.0, self.reboot)
-            wait = self.random.random() * BEGIN_SECONDS_MAX
+            most = SLOW_SECONDS if fate.host == "slow to begin" else BEGIN_SECONDS_MAX
+            wait = self.random.random() * most
             self.loop.call_later(wait, self._begin, call.op, claim, fate, place)
         return claim
 
@@ -279,6 +279,39 @@ class SimHost:
             if self._phase(claim)[0] in {"exited", "fenced"}:
                 del kept[claim.attempt]
 
+    def keep_snapshot(self) -> None:
+        """The disk as it is now, for a later day. What is running then is dead when it is put back."""
+        self.snapshot = {
+            op: {
+                number: replace(claim, supervised=False, working=False, waiters=[]) for number, claim in claims.items()
+            }
+            for op, claims in self.claims.items()
+        }
+
+    def gateway_saw_the_end(self, call: Call, at_ms: int) -> None:
+        """An answer that tells of an end has come to the gateway."""
+        self.seen.setdefault(call.op, at_ms)
+
+    def _put_back(self) -> None:
+        """Somebody restores the host: store and all, under its old identity, in a new boot.
+
+        Only where the gateway can find out: for each run that is forgotten and that it has not seen the end of, one
+        that it has is forgotten too, the last before it or the first after.
+        """
+        kept = self.snapshot
+        if kept is None:
+            return
+        for op, claims in self.claims.items():
+            ran = [claim for claim in claims.values() if claim.begun == "run"]
+            if ran and op not in kept and op not in self.seen:
+                before = [name for name, at in self.seen.items() if at <= ran[0].issued]
+                after = [name for name, at in self.seen.items() if at > ran[0].issued]
+                if not any(name not in kept for name in (*before[-1:], *after[:1])):
+                    return
+                self.history.reached("host: put back, and a run is forgotten")
+        self.reboot()
+        self.claims, self.snapshot = kept, None
+
     def _follow(self, call: Call, claim: Claim, answer: Reply) -> None:
         done = False
 
@@ -317,7 +350,7 @@ class SimHost:
 
     def _refuse(self, call: Call, reason: str, answer: Reply) -> None:
         self.history.reached(f"host refuses: {reason}")
-        answer(_line(call, {"phase": "refused", "store_id": "", "reason": reason}))
+        answer(line(call, {"phase": "refused", "store_id": "", "reason": reason}))
 
     def _report(self, call: Call, *, hidden: bool = False) -> bytes:
         claim = self._claim(call.op, call.attempt)
@@ -327,29 +360,10 @@ class SimHost:
             said["authoritative"] = int(call.words["issued"]) > self.floor
         elif phase != "fenced" and claim is not None:
             said |= {"digest": claim.digest, "began": claim.at, "cancel_asked": claim.cancel_asked, "timed_out": False}
-            said |= _output(b"out", whole=phase == "exited")
+            said |= printed(b"out", whole=phase == "exited")
         self.history.reached(f"host says: {phase}")
-        return _line(call, said)
+        return line(call, said)
 
     def _printed(self, call: Call, code: int, output: bytes, *, timed_out: bool = False) -> bytes:
         said = {"phase": "ok", "exit": code, "timed_out": timed_out}
-        return _line(call, said | _output(output, whole=not timed_out))
-
-
-def _output(output: bytes, *, whole: bool) -> dict[str, Any]:
-    return {
-        "out_bytes": len(output), "out_head": output.hex(), "out_tail": "",
-        "err_bytes": 0, "err_head": "", "err_tail": "", "output_complete": whole,
-    }  # fmt: skip
-
-
-def _line(call: Call, said: dict[str, Any]) -> bytes:
-    frame = {
-        "v": 1,
-        "verb": call.verb,
-        "store_id": call.words.get("store_id", ""),
-        "machine": "m",
-        "boot": "b",
-        "uid": 1,
-    }
-    return f"\n@gw1 {call.words['nonce']} {json.dumps(frame | said)}\n".encode()
+        return line(call, said | printed(output, whole=not timed_out))

@@ -4,34 +4,20 @@ A session shows how far it got and what came over it; whether the command ran is
 """
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 from adapters.contract import Hooks
 from adapters.contract_ssh import STAGE_ORDER, Capture, SshExchange, SshObservation, Stage
+from tests.model.calls import call_in
 from tests.model.history import Ended
 from tests.model.host_faults import HostFate
-from tests.model.hosts import Call, SimHost
+from tests.model.hosts import SimHost
 from tests.model.kinds import KINDS, Kind
 
 if TYPE_CHECKING:
     from tests.model.process import Process
 
-_CALL = b'exec sh "$gw_file" '
-_WORD = re.compile(r"'([a-z_]+)=([^']*)'")
-_ARGUMENT = re.compile(rb"'([^']*)'")
-_OPERATION = re.compile(r"op_[0-9a-hjkmnp-tv-z]{26}")
 _DEAF = frozenset({"none", "unframed"})
-
-
-def call_in(stdin: bytes) -> Call:
-    """What the shell on the host would hand to the runner."""
-    head, _, rest = stdin[stdin.rindex(_CALL) + len(_CALL) :].partition(b"\n")
-    line = head.decode()
-    argv = tuple(word.decode() for word in _ARGUMENT.findall(rest.partition(b"\n")[0])) if rest[:5] == b"exec " else ()
-    words = dict(_WORD.findall(line))
-    named = _OPERATION.search(" ".join(argv))
-    return Call(line.partition(" ")[0], words, argv, words.get("op") or (named[0] if named else ""))
 
 
 class Sessions:
@@ -152,6 +138,8 @@ class _Session:
             return self._seen(Stage.ACCEPTED, "the deadline passed before the command's end was reported")
         if text is None:
             return self._seen(Stage.ACCEPTED, "the connection ended before the command's end was reported")
+        if fate.answer in {"whole", "noisy"} and b'"phase": "exited"' in text:
+            self.host.gateway_saw_the_end(self.call, process.clock.wall_ms())
         return self._seen(fate.until, "the command ended", self._over_the_channel(text))
 
     def _over_the_channel(self, text: bytes) -> bytes:

@@ -105,6 +105,8 @@ class Simulation:
         self.stepped = False
         """The wall clock was not a clock all the time, so that times of the log cannot be compared."""
         self.down_seconds = self.put_back_seconds = 0.0
+        self.urge: str | None = None
+        """The one habit that the agents have."""
         self.trap: tuple[str, bool] | None = None
         """The next time that this point is reached, the process dies there; or its disk fails, where it can."""
         self._main: asyncio.Task[None] | None = None

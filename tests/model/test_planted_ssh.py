@@ -7,8 +7,11 @@ import pytest
 
 from adapters.contract import HostExchange, HostVerb, Observation
 from adapters.contract_ssh import SshObservation, Stage
-from adapters.ssh import transport
+from adapters.ssh import canary, transport
 from adapters.ssh.runner_wire import Answer, Meaning, RemotePhase, meaning
+from tests.model.checker import check
+from tests.model.directing import put_back
+from tests.model.simulation import Simulation
 from tests.model.test_planted_engine import (
     Case,
     Patch,
@@ -118,6 +121,11 @@ def a_failed_status_command_believed(patch: Patch) -> None:
     )
 
 
+def a_store_that_was_put_back_believed(patch: Patch) -> None:
+    """It has the right identity, and says that it knows of nothing."""
+    patch.setattr(canary.Canaries, "beside", lambda *_: ())
+
+
 RUNNERS = ("runner", "runner_locked", "runner_told")
 SSH_CASES = (
     Case(no_status_taken_for_success, RUNNERS, fate="ssh: accepted, torn"),
@@ -132,6 +140,21 @@ SSH_CASES = (
          looks=("status: done, and exit 1",)),
     Case(refusal_of_a_second_delivery_taken_for_the_first, RUNNERS, fate="host: long command"),
 )  # fmt: skip
+
+
+def test_a_restored_store_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_store_that_was_put_back_believed(monkeypatch)
+    found: list[str] = []
+
+    for seed in range(60):
+        world = Simulation(seed, kinds=["runner"])
+        put_back(world)
+        world.run()
+        found = [str(item) for item in check(world)]
+        if found:
+            break
+
+    assert [text for text in found if text.startswith("I3")]
 
 
 @pytest.mark.parametrize("case", SSH_CASES, ids=lambda case: case.plant.__name__)
