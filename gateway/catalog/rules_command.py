@@ -21,6 +21,8 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", 
 _INTERPRETERS = re.compile(r"(?:python|perl|ruby|node|php|lua)[0-9.]*")
 _SCRIPT_FOLLOWS = re.compile(r"-[a-z]*[ce]")
 _INTERVAL_MIN_SECONDS = 0.1
+_STEP_SECONDS_MIN = 1.0
+"""An attempt asks for every step that has run before it goes on; each question is a session of its own."""
 
 
 def word_rules(subject: CommandSubject) -> Iterator[Finding]:
@@ -159,6 +161,11 @@ def _steps(subject: CommandSubject) -> Iterator[Finding]:
         if first != index:
             hint = "Give each step a name of its own: its record on the host is found by it."
             yield Finding(("steps", index, "name"), f"Step {first + 1} has the name “{step.name}” already.", hint)
+    count = len(form.steps or ())
+    if seconds(form.deadlines.request) < count * _STEP_SECONDS_MIN:
+        detail = f"An attempt of {form.deadlines.request} is too short to ask for {count} steps."
+        hint = f"Give a second for each and what they take to run: “deadlines: {{request: {count}s}}” at least."
+        yield Finding(("deadlines", "request"), detail, hint)
     if subject.action.is_read:
         hint = "Declare the effect that the job has; a read is one command."
         yield Finding(("effect",), "A read has no steps.", hint)

@@ -35,12 +35,15 @@ class Stepping:
         self._steps = list(steps_of(live.action, live.operation))
         self._asked: list[Asked] = []
         self._seconds = live.action.deadlines.request_seconds
-        self._until_ms = clock.boot_ms() + int(self._seconds * 1000)
+        self._until_ms: int | None = clock.boot_ms() + int(self._seconds * 1000)
 
     async def go(self, verb: HostVerb) -> Observation:
         """Make the pass that a verb means, and say what it showed of the whole job."""
         if verb is HostVerb.RUN:
             return await self._run()
+        # Nothing waits for a look, so each of its questions has the time of an attempt: else a job of many steps on a
+        # slow host could never be looked at whole.
+        self._until_ms = None if verb is HostVerb.STATUS else self._until_ms
         index = await self._look()
         if verb is not HostVerb.STATUS:
             # What has not begun is at the first step without an exit record; nothing after it was ever sent. That may
@@ -93,4 +96,4 @@ class Stepping:
         return observe_job(self._live.operation.id, tuple(self._steps), self._asked, sending=sending, stopped=stopped)
 
     def _left(self) -> float:
-        return (self._until_ms - self._clock.boot_ms()) / 1000
+        return self._seconds if self._until_ms is None else (self._until_ms - self._clock.boot_ms()) / 1000

@@ -151,7 +151,10 @@ def test_a_job_has_some_steps_and_not_too_many() -> None:
 
     told(COMMAND, f"    steps: [] {H}\n", "at least 1 entry", "")
     told(COMMAND, f"    steps: {H}\n{many}", f"at most {STEPS_MAX} entries", "")
-    assert len(compiled((COMMAND, f"    steps:\n{many.rpartition('      -')[0]}")).steps) == STEPS_MAX
+    most = f"    steps:\n{many.rpartition('      -')[0]}"
+    assert len(compiled((COMMAND, f"{most}    deadlines: {{request: {STEPS_MAX}s}}\n")).steps) == STEPS_MAX
+    told(COMMAND, f"{most}    deadlines: {{request: 15s}} {H}\n", "too short to ask for 16 steps", "request: 16s")
+    told(COMMAND, most, "An attempt of 10s is too short", "request: 16s")
 
 
 def test_a_read_has_no_steps() -> None:

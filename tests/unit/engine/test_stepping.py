@@ -101,6 +101,13 @@ async def test_a_look_asks_up_to_the_first_step_that_has_not_succeeded() -> None
     assert seen.header("Exited") == "0"
 
 
+async def test_each_question_of_a_look_has_the_time_of_an_attempt() -> None:
+    asked, seen = await pass_over(HostVerb.STATUS, {}, question_seconds=job().deadlines.request_seconds)
+
+    assert asked == [f"STATUS {name} 1" for name in NAMES]
+    assert seen.answered
+
+
 async def test_a_look_goes_past_places_that_gave_up_by_themselves() -> None:
     gave_up, absent = told("fenced", reason="lock_busy"), told("absent")
     asked, seen = await pass_over(HostVerb.STATUS, {("STATUS", "backup"): [gave_up, gave_up, absent]})
