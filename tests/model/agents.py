@@ -153,7 +153,12 @@ class Agent:
         """One thing that agents do while they should wait."""
         habits = (self.again, self.changed, self.poll, self.cancel, self.reconcile)
         urge = self.world.urge
-        await (self.random.choice(habits) if urge is None else getattr(self, urge))()
+        if urge is None:
+            await self.random.choice(habits)()
+        else:
+            # Not at once: what it is about shall be under way.
+            await asyncio.sleep(0.5 + self.random.random() * 2.0)
+            await getattr(self, urge)()
         await asyncio.sleep(self.random.choice([0.0, 0.3, 3.0, 15.0]))
 
     async def again(self) -> None:
@@ -187,7 +192,7 @@ class Agent:
                 self.state = view.operation.state
 
     async def cancel(self) -> None:
-        if self.op is not None and self.random.random() < 0.5:
+        if self.op is not None and (self.world.urge is not None or self.random.random() < 0.5):
             op = self.op
             view = await self.call(lambda gateway: gateway.cancel(self.who, op), "cancel")
             if view is not None and view.operation.state is State.CANCELLED:
