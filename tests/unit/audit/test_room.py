@@ -200,6 +200,16 @@ def test_a_disk_that_is_full_takes_what_was_kept_and_what_does_not_fit_is_taken_
     assert disk.used() == sum(len(data) for data in journal.directory.files().values())
 
 
+def test_room_for_one_segment_is_enough_for_all_one_after_the_other() -> None:
+    journal, some = rows()
+    SmallDisk(journal.directory, RESERVED_BYTES + 2 * sum(len(row.data) for row in some))
+    exporter = Exporter(journal.directory)
+    for row in some:
+        exporter.export([row])
+        assert not exporter.crowded, row.seq
+    assert len({row.segment for row in some}) > 1
+
+
 def test_that_there_is_room_again_is_seen_without_any_row() -> None:
     journal, some = rows()
     disk = SmallDisk(journal.directory, 1000)
