@@ -22,8 +22,8 @@ Take = Callable[[int], Whole | None]
 Read = Callable[[int, int], Whole | None]
 """Reads a segment, given its first seq and its size in bytes."""
 
-WAITING_PER_PROCESS = 2
-"""So many segments may be read and wait: they hold 40 bytes an entry, at most 3 MB."""
+WAITING_MAX = 4
+"""So many segments, beside one for each process, may be read or wait to be taken: each holds 3 MB at most."""
 
 
 def nothing_ahead(_first: int) -> Whole | None:
@@ -59,7 +59,7 @@ def reading_ahead(
         # Else the end of that process would not be seen here.
         theirs.close()
         others.append((process, ours))
-    queue = _Queue(sizes, read, WAITING_PER_PROCESS * jobs)
+    queue = _Queue(sizes, read, jobs + min(jobs, WAITING_MAX))
     threads = [threading.Thread(target=queue.feed, args=(connection,), daemon=True) for _, connection in others]
     for thread in threads:
         thread.start()
