@@ -1,6 +1,7 @@
 """What scenarios share: a gateway's folder made anew, the gateway on it (in this loop or a process), and witnesses."""
 
 import asyncio
+import io
 import json
 import os
 import shutil
@@ -9,23 +10,28 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from typer.testing import CliRunner
 
+from audit.cli import app as audit_app
 from audit.disk import DiskDirectory
 from audit.keyfiles import read_recipient_key
 from audit.show import show
 from fixtures.ledger import Entry, read_ledger
+from gateway.app import App
 from gateway.catalog.config import open_settings
 from gateway.engine.chance import SystemChance
 from gateway.engine.clock import Clock, SystemClock
 from gateway.engine.ports import Points
 from gateway.running import Running, run_gateway
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
+from gateway.surfaces.cli.main import run as run_program
 
 Document = dict[str, Any]
 
@@ -215,6 +221,22 @@ class Home:
             timeout=timeout,
             check=False,
         )
+
+    def within(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """One command of the program on this folder, in a thread of this process: a process for it costs a second.
+
+        The gateway must not run in this loop, which stands still meanwhile.
+        """
+        told = environment(GATEWAY_CONFIG=str(self.config))
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err), ThreadPoolExecutor(1) as thread:
+            code = thread.submit(run_program, App(told), arguments).result()
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+    def audit_within(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """One command of the auditor's program, in this process."""
+        done = CliRunner().invoke(audit_app, arguments)
+        return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
     def run_audit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command of the auditor's program."""

@@ -25,7 +25,7 @@ def configure(home: Home, service: DeployService, **audit: Any) -> None:
 
 
 def checks(home: Home) -> dict[str, tuple[bool, str]]:
-    told = json.loads(home.run("doctor", "--json").stdout)["checks"]
+    told = json.loads(home.within("doctor", "--json").stdout)["checks"]
     return {item["check"]: (item["ok"], item["detail"]) for item in told}
 
 

@@ -14,7 +14,7 @@ from audit.disk import DiskDirectory
 from fixtures.service.server import DeployService
 from gateway.engine.admitting import PERSONAL
 from gateway.store.port import Record, Refused
-from tests.scenario.kit import Home, Inside, environment, gateway_program, write_action
+from tests.scenario.kit import LOOK_SECONDS, Home, Inside, environment, gateway_program, write_action
 
 SHREDDED = "[shredded]"
 PERSON = "ann.archer@people.test"
@@ -31,10 +31,9 @@ async def record(home: Home, person: str, fields: dict[str, object]) -> None:
         await office.store.note([Record("looked_up", body), Record("looked_up", again)])
 
 
-def shown(home: Home, *, boxed: bool = False, command: str = "show", by_gateway: bool = True) -> str:
+def shown(home: Home, *, boxed: bool = False, command: str = "show") -> str:
     """What an auditor reads: with the gateway's program on its folder, or with the files alone."""
-    run = home.run if by_gateway and not boxed else home.run_audit
-    words = ("audit",) if by_gateway and not boxed else ()
+    run, words = (home.audit_within, ()) if boxed else (home.within, ("audit",))
     done = run(*words, command, str(home.log_folder()), "--key", str(home.folder / "auditor.key"), "--json")
     assert done.returncode == (4 if command == "export" else 0), done.stderr
     return done.stdout
@@ -57,7 +56,7 @@ async def test_a_shredded_person_is_gone_from_the_log_for_good_and_the_log_verif
     assert PERSON in shown(home, command="export")
     assert not holds(home.data, PERSON.encode())
 
-    shredded = home.run("subjects", "shred", PERSON, "--by", "dpo", "--json")
+    shredded = home.within("subjects", "shred", PERSON, "--by", "dpo", "--json")
 
     assert shredded.returncode == 0, shredded.stderr
     (tag,) = json.loads(shredded.stdout)["erased"]
@@ -73,7 +72,7 @@ async def test_a_shredded_person_is_gone_from_the_log_for_good_and_the_log_verif
     assert "https://crm.test/bob" in json.dumps(records), "others can still be read"
     assert "dpo" in json.dumps(records)
     assert PERSON not in json.dumps(records)
-    assert home.run("subjects", "shred", PERSON).returncode == 1
+    assert home.within("subjects", "shred", PERSON).returncode == 1
 
 
 async def test_personal_arguments_reach_the_log_in_boxes_only_and_go_with_their_person(
@@ -100,8 +99,8 @@ async def test_personal_arguments_reach_the_log_in_boxes_only_and_go_with_their_
     assert stored.request_sha256 not in text
     assert "bob.builder" in text
     assert len(home.query("SELECT tag FROM subjects")) == 1
-    assert home.run("subjects", "shred", "ann.archer").returncode == 1
-    assert home.run("subjects", "shred", "person:ann.archer").returncode == 0
+    assert home.within("subjects", "shred", "ann.archer").returncode == 1
+    assert home.within("subjects", "shred", "person:ann.archer").returncode == 0
     of_ann = [json.loads(line)["record"] for line in shown(home).splitlines() if done["operation_id"] in line]
     (admitted,) = [fields for fields in of_ann if fields["ev"] == "admitted"]
     assert "url" in admitted
@@ -151,7 +150,8 @@ async def test_a_running_gateway_erases_at_a_person_s_word_and_a_repeat_erases_n
         refused = await api.client.call("POST", "/v1/subjects/shred", body={"subject": PERSON})
         assert (refused.status, refused.document["code"]) == (403, "forbidden")
         # While it serves, too, its auditor reads what was boxed.
-        await api.running.keeper.export_all()
+        while await api.running.office.store.tail(1):
+            await asyncio.sleep(LOOK_SECONDS)
         folder, key = str(home.log_folder()), str(home.folder / "auditor.key")
         assert PERSON in (await as_person(home, api, "audit", "show", folder, "--key", key)).stdout
         first = await api.person.call("POST", "/v1/subjects/shred", body={"subject": PERSON})
@@ -181,13 +181,13 @@ async def test_boxes_stay_closed_where_the_keys_cannot_be_had_and_the_rest_is_re
     words = ("audit", "show", str(home.log_folder()), "--key", str(home.folder / "auditor.key"))
     copy = tmp_path / "copied"
     shutil.copytree(home.log_folder(), copy)
-    elsewhere = home.run("audit", "show", str(copy), *words[3:])
+    elsewhere = home.within("audit", "show", str(copy), *words[3:])
     assert (elsewhere.returncode, PERSON in elsewhere.stdout, "$box" in elsewhere.stdout) == (0, False, True)
     (home.data / "keys" / "personal.key").write_text("nonsense")
-    damaged = home.run(*words)
+    damaged = home.within(*words)
     assert (damaged.returncode, "$box" in damaged.stdout) == (0, True)
     assert "stay in their boxes" in damaged.stderr
     (home.data / "keys" / "personal.key").unlink()
-    assert (home.run(*words).returncode, home.run(*words).stderr) == (0, "")
+    assert (home.within(*words).returncode, home.within(*words).stderr) == (0, "")
     home.config.unlink()
-    assert home.run(*words).returncode == 0
+    assert home.within(*words).returncode == 0
