@@ -82,7 +82,8 @@ class Site:
             await self._runner.cleanup()
             where = f"{self._server.host}:{self._server.port}"
             # The loop's own words repeat the address; the number's are those of the system.
-            reason = os.strerror(error.errno) if error.errno in errno.errorcode else error.strerror
+            number = error.errno or 0
+            reason = os.strerror(number) if number in errno.errorcode else error.strerror
             hint = "“server.port” in gateway.yaml or GATEWAY_ADDR names another one."
             raise Refused(f"The gateway cannot listen at {where}: {reason}. {hint}") from error
         self.addresses = {(name[0], name[1]) for name in self._runner.addresses}
