@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.catalog.lint import open_catalog
 from gateway.core.template import origin_of
 from gateway.model.principal import PrincipalKind
 from gateway.surfaces.cli.asking import refused, segment
@@ -170,6 +169,8 @@ def set_credential(
 
 
 def _origin_in_catalog(context: Context, name: str) -> str:
+    from gateway.catalog.lint import open_catalog
+
     async def look() -> set[str]:
         catalog = open_catalog(Path(context.settings().catalog_folder))
         found = {origin_of(item.base_url) for item in catalog.services.values() if item.credential == name}

@@ -15,7 +15,6 @@ from audit.note import NoteKey
 from audit.rotate import BadRotation, Rotated, policy_after
 from audit.subjects import KeptKeys, PersonalKey
 from audit.trust import TrustPolicy
-from gateway.catalog.config import config_path, open_settings
 from gateway.catalog.mistake import MistakesError
 from gateway.store.port import Refused
 from gateway.surfaces.cli.administering import administer, operator
@@ -91,6 +90,8 @@ def subject_keys(context: Context) -> Elsewhere:
 
     @contextmanager
     def find(folder: Path) -> Iterator[tuple[PersonalKey, KeptKeys] | None]:
+        from gateway.catalog.config import config_path, open_settings
+
         environment = context.composition.environment
         with ExitStack() as opened:
             found = None

@@ -1,22 +1,26 @@
 """What the command line needs from the composition root: the doors may not know how a gateway is put together."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
+from __future__ import annotations
 
-from gateway.engine.chance import Chance
-from gateway.engine.clock import Clock
-from gateway.engine.enrolling import Enrolment
-from gateway.engine.host_desk import HostDesk
-from gateway.engine.keys import Keys
-from gateway.engine.log_keys import LogKeys
-from gateway.engine.log_look import LogLook
-from gateway.engine.subjects import Subjects
-from gateway.engine.vault import Vault
-from gateway.settings import Settings
-from gateway.store.port import Store
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # what these rest on takes longer to import than most commands take to run
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from gateway.engine.chance import Chance
+    from gateway.engine.clock import Clock
+    from gateway.engine.enrolling import Enrolment
+    from gateway.engine.host_desk import HostDesk
+    from gateway.engine.keys import Keys
+    from gateway.engine.log_keys import LogKeys
+    from gateway.engine.log_look import LogLook
+    from gateway.engine.subjects import Subjects
+    from gateway.engine.vault import Vault
+    from gateway.settings import Settings
+    from gateway.store.port import Store
 
 
 @dataclass(frozen=True, slots=True)

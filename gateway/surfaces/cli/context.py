@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 from yarl import URL
 
-from gateway.catalog.config import config_path, open_settings
 from gateway.catalog.mistake import MistakesError
 from gateway.model.problem import Problem
 from gateway.settings import Settings
@@ -74,6 +73,8 @@ class Context:
 
     def settings(self) -> Settings:
         """The settings file's content. Ends the program with a plain list of mistakes if it cannot be used."""
+        from gateway.catalog.config import config_path, open_settings
+
         environment = self.composition.environment
         try:
             return open_settings(config_path(environment), environment)
@@ -91,6 +92,8 @@ class Context:
             if not _is_address(address):
                 fail("GATEWAY_ADDR is not an address: write host:port, for example 127.0.0.1:8420.", Exit.USAGE)
             return address
+        from gateway.catalog.config import config_path
+
         server = self.settings().server if config_path(environment).exists() else Settings().server
         host = f"[{server.host}]" if ":" in server.host else server.host
         return f"http://{host}:{server.port}"

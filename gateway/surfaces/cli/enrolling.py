@@ -5,16 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.catalog.load import load, read_folder
 from gateway.catalog.mistake import MistakesError
-from gateway.engine.enrolling import Place
 from gateway.surfaces.cli.administering import administer
 from gateway.surfaces.cli.asking import segment
 from gateway.surfaces.cli.composition import Opened
 from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.hosting import hosts
 from gateway.surfaces.cli.render import print_table
-from gateway.surfaces.host_wire import keys_document
 
 HostArgument = Annotated[str, typer.Argument(metavar="NAME", help="The host's name in the catalog.")]
 FETCH_SECONDS = 60.0
@@ -70,6 +67,9 @@ async def _keys(
     body = place if confirmed is None else place | {"digest": confirmed[0], "replaces": confirmed[1]}
 
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
+        from gateway.engine.enrolling import Place
+        from gateway.surfaces.host_wire import keys_document
+
         who = opened.keys.authenticate(f"Bearer {key}")
         async with context.composition.hosts(context.settings(), opened) as asked:
             # Opened as written: what the catalog on disk says of a declared host holds here.
@@ -88,6 +88,8 @@ async def _keys(
 
 def _declared(context: Context, name: str) -> dict[str, Any]:
     """What the catalog on disk says of the host; it may hold mistakes, for example that no key is pinned yet."""
+    from gateway.catalog.load import load, read_folder
+
     try:
         loaded = load(read_folder(Path(context.settings().catalog_folder)))
     except MistakesError:

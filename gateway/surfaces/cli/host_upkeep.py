@@ -6,7 +6,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from gateway.catalog.values import seconds as seconds_of
 from gateway.surfaces.cli.administering import administer
 from gateway.surfaces.cli.asking import ask, client_of, segment
 from gateway.surfaces.cli.composition import HostQuestions, Opened
@@ -14,7 +13,6 @@ from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.enrolling import HostArgument
 from gateway.surfaces.cli.hosting import hosts
 from gateway.surfaces.cli.render import exit_code, print_operation, print_table
-from gateway.surfaces.host_wire import check_document, stored_page
 from gateway.surfaces.wire import instant
 
 __all__ = ["hosts"]
@@ -53,6 +51,8 @@ def check(name: HostArgument, *, as_json: JsonFlag = False) -> None:
     context.as_json = as_json
 
     async def local(asked: HostQuestions) -> Any:  # noqa: ANN401 - any JSON value
+        from gateway.surfaces.host_wire import check_document
+
         return check_document(await asked.desk.check(name))
 
     seen = context.run(_look(context, _path(name, "check"), {}, local))
@@ -76,6 +76,8 @@ def operations(name: HostArgument, *, as_json: JsonFlag = False) -> None:
         query = {"after": after} if after else {}
 
         async def local(asked: HostQuestions, after: str = after) -> Any:  # noqa: ANN401 - any JSON value
+            from gateway.surfaces.host_wire import stored_page
+
             found, more = await asked.desk.operations(name, after)
             return stored_page(found, more=more)
 
@@ -175,6 +177,8 @@ def collect(
 
     What is lost there, or not settled here, stays.
     """
+    from gateway.catalog.values import seconds as seconds_of
+
     context = _context(as_json=as_json)
     try:
         age = int(seconds_of(older_than))

@@ -12,16 +12,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gateway.catalog.config import settings_schema
-from gateway.catalog.jsonschema_export import catalog_schema
-from gateway.catalog.lint import Checked
-from gateway.catalog.lint import check as check_catalog
-from gateway.catalog.load import read_folder
 from gateway.catalog.mistake import MistakesError
-from gateway.engine.logs import Logs
 from gateway.surfaces.cli.composition import InitOptions
 from gateway.surfaces.cli.context import Exit, JsonFlag, current, fail
-from gateway.surfaces.cli.doctor import examine
 from gateway.surfaces.cli.render import counted, print_table
 
 
@@ -84,6 +77,8 @@ def serve(*, as_json: JsonFlag = False) -> None:
     Prints one line of JSON once it listens, with or without --json; the log goes to standard error.
     Exit code 17: the store's state became unknown (or an invariant broke). Start it again; it reads what is there.
     """
+    from gateway.engine.logs import Logs
+
     del as_json  # what is printed is JSON in any case
     context = current()
     settings = context.settings()
@@ -108,6 +103,10 @@ def check(
     as_json: JsonFlag = False,
 ) -> None:
     """Check settings and catalog: every mistake with file, line, a plain sentence and a hint. Exit 1 on mistakes."""
+    from gateway.catalog.lint import Checked
+    from gateway.catalog.lint import check as check_catalog
+    from gateway.catalog.load import read_folder
+
     context = current()
     where = folder or Path(context.settings().catalog_folder)
     try:
@@ -150,6 +149,9 @@ def schema(
     as_json: JsonFlag = False,
 ) -> None:
     """Print the JSON Schema of the catalog (or the settings) for your editor; it is JSON with or without --json."""
+    from gateway.catalog.config import settings_schema
+    from gateway.catalog.jsonschema_export import catalog_schema
+
     del as_json
     if what not in ("catalog", "settings"):
         fail("There is a schema of the `catalog` and one of the `settings`.", Exit.USAGE)
@@ -158,6 +160,8 @@ def schema(
 
 def doctor(*, as_json: JsonFlag = False) -> None:
     """Look at settings, files, keys, log and the running gateway, and say what is wrong. Exit 1 on findings."""
+    from gateway.surfaces.cli.doctor import examine
+
     context = current()
     report = context.run(examine(context))
     findings = [line for line in report if not line.fine]

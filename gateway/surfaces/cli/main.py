@@ -9,7 +9,6 @@ import typer
 
 from audit.cli import guarded
 from audit.cli_upkeep import ELSEWHERE
-from gateway.engine.logs import Logs
 from gateway.surfaces.cli import acting, administering, auditing, choosing, exporting, host_upkeep, local, shredding
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, current, enter
@@ -69,6 +68,8 @@ def run(composition: Composition, arguments: Sequence[str]) -> int:
         sys.stderr.write("gateway: An argument is not UTF-8 text.\n")
         return Exit.USAGE
     command = typer.main.get_command(build())
+    from gateway.engine.logs import Logs
+
     # What a command logs on the way is for people: standard output is its answer's alone.
     logs = Logs(composition.clock, level="warning")
     try:

@@ -116,7 +116,7 @@ def test_check_names_every_mistake_with_its_place(stopped: Program, home: Home, 
 
     assert said.code == 1
     assert re.search(rf"^{re.escape(str(bad))}/a.yaml:2:\d+: ", said.out, re.MULTILINE)
-    assert said.out.endswith("mistakes\n")
+    assert said.out.endswith("\n1 mistake\n")
     assert document["ok"] is False
     assert {"file", "line", "column", "detail", "hint", "warning"} == set(document["mistakes"][0])
     for path in (tmp_path / "missing", tmp_path / "empty"):
