@@ -156,7 +156,8 @@ def _check_said(  # noqa: C901 - one walk over what was said, one promise a line
         if item.state == "cancelled" and any(sent.op == row.id and sent.at > item.at for sent in history.sent):
             yield "cancel: bytes left after it was called cancelled"
     if unresolved_at is not None:
-        later = [item.at for item in history.sent if item.op == row.id and item.at > unresolved_at]
+        own = [item for item in history.sent if item.op == row.id and item.what != "cancel"]
+        later = [item.at for item in own if item.at > unresolved_at]
         if later and not is_read:
             yield f"an unresolved operation was sent again at {later[0]:.3f}"
 

@@ -51,7 +51,7 @@ def _to_hosts(world: "Simulation", turn: int) -> None:
     if way == 0:
         fate = HOST_SENDS[names[turn % len(names)]]
         world.kinds = tuple(name for name, kind in KINDS.items() if host_lawful(kind, fate, "send"))
-        world.faults.queue.append(fate.name)
+        world.faults.queue.extend([fate.name, names[(turn + len(names) // 2) % len(names)]])
         return
     world.kinds = ("runner", "runner_locked", "runner_told")
     if turn % 8 == 7:
@@ -60,7 +60,7 @@ def _to_hosts(world: "Simulation", turn: int) -> None:
         return
     world.faults.queue.append(("ssh: asked, lost", "ssh: held, silent", "ssh: held a little")[turn % 3])
     fences, looks = list(HOST_FENCES), list(HOST_LOOKS)
-    world.faults.fences.append(fences[turn % len(fences)])
+    world.faults.fences.extend([fences[turn % len(fences)], fences[(turn + len(fences) // 2) % len(fences)]])
     if turn % 3 == 0:
         world.kinds = ("runner", "runner_told", "told")
         world.faults.looks.append(looks[turn // 3 % len(looks)])
