@@ -73,7 +73,7 @@ class Doorkeeper:
             return "shutting down"
         if self._store.failed is not None:
             return "the store's state is unknown"
-        return self.log_refusal()
+        return self.log_refusal() or self._store.room()
 
     def check_room(self, principal: Principal) -> None:
         """Raise Problem if nothing can be taken now."""

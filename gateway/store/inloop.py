@@ -75,6 +75,7 @@ class InLoopStore(Reads, Writes):
         """Open what is on the medium. `room` says why nothing new may be admitted, or None. Raises Refused."""
         self._medium = medium
         self._cipher = cipher
+        self._room = room
         self._driver = medium.connect()
         self._writer = Writer(
             sqlite.link_to(self._driver), cipher, wall_ms=wall_ms, room=room, listener=points or Unwatched()
@@ -101,6 +102,10 @@ class InLoopStore(Reads, Writes):
         """Die: drop the connection with whatever was not committed. The medium can be opened again."""
         self._crashed = True
         self._medium.drop(self._driver, self._writer)
+
+    def room(self) -> str | None:
+        """What its own `room` says of a batch of nothing."""
+        return self._room(())
 
     async def close(self) -> None:
         """Finish what was submitted, close the log, let go of the medium."""

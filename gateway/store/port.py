@@ -383,6 +383,10 @@ class Store(Protocol):
         """Finish what was submitted, close the segment, and release the files."""
         ...
 
+    def room(self) -> str | None:
+        """Why nothing new would be admitted just now, or None. Changes nothing."""
+        ...
+
     @property
     def failed(self) -> str | None:
         """Why the store is finished, or None while it lives."""

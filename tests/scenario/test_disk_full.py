@@ -90,6 +90,8 @@ async def full_between_intent_and_outcome(
     assert (refused.status, refused.document["code"]) == (503, "audit_unavailable")
     assert "disk is nearly full" in refused.document["detail"]
     assert "Nothing was sent" in refused.document["detail"]
+    full = await api.client.call("GET", "/readyz")
+    assert (full.status, "disk is nearly full" in full.document["reason"]) == (503, True)
     settled = await api.settled(under_way["operation_id"])
     assert (settled["outcome"], settled["basis"]) == ("success", "answer")
     assert await api.by_key("call-2") is None
