@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ MEMBER = "blobs"
 """The member of a record, at its top, that lists the blobs it names."""
 CHUNK_BYTES = 64 * 1024
 SEALED_CHUNK_BYTES = CHUNK_BYTES + TAG_BYTES
+MAX_BLOB_BYTES = 1 << 30
+"""Bytes of a file at most: a sparse file without end must not keep a reader for ever."""
 KEY_BYTES = 32
 _CONTEXT = b"agw/blob/1"
 _NAME = re.compile(r"[0-9a-f]{64}")
@@ -75,7 +78,12 @@ class BlobRef:
             raise BadReference(str(error)) from error
         if len(raw) != KEY_BYTES:
             raise BadReference("the key of a blob has 32 bytes")
-        return cls(name, raw, size)
+        ref = cls(name, raw, size)
+        if ref.sealed_size > MAX_BLOB_BYTES:
+            raise BadReference(
+                f"a reference to a file of {ref.sealed_size} bytes: no blob has more than {MAX_BLOB_BYTES}"
+            )
+        return ref
 
 
 class BlobWriter:
@@ -93,7 +101,7 @@ class BlobWriter:
         self._file: AppendFile | None = directory.open(self._partial, fresh=True)
 
     def write(self, data: bytes) -> None:
-        """Add data of any length. Raises OSError if the disk refuses."""
+        """Add data of any length. Raises OSError if the disk refuses, or the file would become larger than any may."""
         self._held += data
         self._size += len(data)
         # The last chunk carries a flag, so a full one waits until it is known that more follows.
@@ -126,6 +134,8 @@ class BlobWriter:
                 return
 
     def _put(self, chunk: bytes, *, last: bool) -> None:
+        if self._count * SEALED_CHUNK_BYTES + len(chunk) + TAG_BYTES > MAX_BLOB_BYTES:
+            raise OSError(errno.EFBIG, f"a blob has at most {MAX_BLOB_BYTES} bytes", self._partial)
         sealed = self._cipher.encrypt(_nonce(self._count, last=last), chunk, _CONTEXT)
         append_all(self._opened(), sealed)
         self._digest.update(sealed)
@@ -184,9 +194,11 @@ def blob_names(directory: Directory) -> list[str]:
 
 
 def hash_fits(directory: Directory, name: str) -> bool:
-    """Whether a blob's file has the hash it is named by; needs no key. Raises OSError."""
+    """Whether a blob's file has the hash it is named by, and ends where it must; needs no key. Raises OSError."""
     digest, offset = sha256(), 0
     while piece := directory.read(f"{BLOBS}/{name}", offset, 16 * CHUNK_BYTES):
+        if offset + len(piece) > MAX_BLOB_BYTES:
+            return False
         digest.update(piece)
         offset += len(piece)
     return digest.hexdigest() == name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from audit.blobs import BLOBS, MEMBER, BadReference, BlobRef, blob_names, hash_fits
+from audit.blobs import BLOBS, MAX_BLOB_BYTES, MEMBER, BadReference, BlobRef, blob_names, hash_fits
 from audit.boxes import BOX
 from audit.disk import Directory
 from audit.report import Exit, Finding, Report
@@ -56,14 +56,21 @@ class Holdings:
             self._find("unreadable", f"the blobs cannot be listed: {error.strerror or error}", Exit.UNREADABLE)
 
     def size(self) -> int:
-        """Bytes of all files, for the progress bar."""
-        return sum(max(0, self._size(name) or 0) for name in self._names)
+        """Bytes of all files that will be read, for the progress bar."""
+        sizes = (self._size(name) or 0 for name in self._names)
+        return sum(size for size in sizes if 0 < size <= MAX_BLOB_BYTES)
 
     def check_files(self, progress: Callable[[int], None]) -> None:
-        """Hash every file; needs no key."""
+        """Hash every file that is not larger than any can be; needs no key."""
         for name in self._names:
             try:
                 size = self._directory.size(f"{BLOBS}/{name}")
+                if size > MAX_BLOB_BYTES:
+                    text = (
+                        f"blob {name[:16]} has {size} bytes, which were not read: none has more than {MAX_BLOB_BYTES}"
+                    )
+                    self._find("oversized", text)
+                    continue
                 fits = hash_fits(self._directory, name)
             except FileNotFoundError:
                 # Retention took it away meanwhile; whether a record still names it is asked elsewhere.

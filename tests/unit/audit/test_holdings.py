@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from audit.blobs import BLOBS, CHUNK_BYTES, MEMBER, SEALED_CHUNK_BYTES, BlobRef, write_blob
+from audit import blobs, holdings
+from audit.blobs import BLOBS, CHUNK_BYTES, MAX_BLOB_BYTES, MEMBER, SEALED_CHUNK_BYTES, BlobRef, write_blob
 from audit.boxes import Boxer
 from audit.checkpoint import CHECKPOINT
 from audit.disk import DiskDirectory
@@ -19,6 +21,7 @@ from audit.memory import MemoryDirectory
 from audit.report import Exit, Report
 from audit.subjects import PersonalKey, SubjectFile
 from audit.verify import Extra, verify
+from tests.unit.audit import oracle as second
 from tests.unit.audit.logs import ORIGIN, Journal
 from tests.unit.audit.oracle import oracle
 
@@ -171,3 +174,57 @@ def test_a_reference_that_cannot_be_read_is_incomplete() -> None:
     archive.journal.seal()
     archive.journal.export()
     assert archive.check(keyed=True).exit is Exit.INCOMPLETE
+
+
+def test_a_file_larger_than_any_blob_is_a_contradiction_and_not_read(tmp_path: Path) -> None:
+    name = "ab" * 32
+
+    class Watched(DiskDirectory):
+        def read(self, name: str, offset: int, length: int) -> bytes:
+            assert not name.startswith(BLOBS), "a sparse file would be read for days"
+            return super().read(name, offset, length)
+
+    (tmp_path / BLOBS).mkdir()
+    (tmp_path / BLOBS / name).touch()
+    os.truncate(tmp_path / BLOBS / name, 4 << 40)
+    told: list[int] = []
+    report = Report()
+    found = holdings.Holdings(Watched(tmp_path), report)
+    found.check_files(told.append)
+    assert [(finding.code, finding.exit) for finding in report.findings] == [("oversized", Exit.TAMPERED)]
+    assert (found.size(), told, report.blobs) == (0, [], 0)
+
+
+def test_both_verifiers_draw_the_line_of_a_blob_at_the_same_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive()
+    largest = max(ref.sealed_size for ref in archive.refs)
+    anchors = [archive.journal.anchor.files()[CHECKPOINT]]
+    policy, now_ms = archive.journal.policy.to_text(), archive.journal.now_ms + 1000
+    assert second.BLOB_MAX == MAX_BLOB_BYTES == 1 << 30
+    for limit, verdict in ((largest, Exit.OK), (largest - 1, Exit.TAMPERED)):
+        monkeypatch.setattr(holdings, "MAX_BLOB_BYTES", limit)
+        monkeypatch.setattr(second, "BLOB_MAX", limit)
+        assert archive.check(keyed=False).exit is verdict
+        assert oracle(archive.journal.directory.files(), policy, anchors, now_ms) == verdict
+
+
+def test_a_reference_to_more_than_a_blob_can_have_is_incomplete() -> None:
+    archive = Archive()
+    asked = {MEMBER: [archive.refs[0].to_json() | {"size": MAX_BLOB_BYTES}]}
+    archive.journal.frames += archive.journal.sealer.record(json.dumps(asked).encode(), archive.journal.tick())
+    archive.journal.seal()
+    archive.journal.export()
+    report = archive.check(keyed=True)
+    assert (report.exit, [finding.code for finding in report.findings]) == (Exit.INCOMPLETE, ["blob_missing"])
+
+
+def test_a_writer_makes_no_blob_that_a_reader_would_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, draw = MemoryDirectory(), Journal().draw
+    monkeypatch.setattr(blobs, "MAX_BLOB_BYTES", 2 * SEALED_CHUNK_BYTES)
+    ref = write_blob(directory, [bytes(2 * CHUNK_BYTES)], draw)
+    assert BlobRef.from_json(ref.to_json()) == ref
+    with pytest.raises(OSError, match="a blob has at most"):
+        write_blob(directory, [bytes(2 * CHUNK_BYTES + 1)], draw)
+    assert list(directory.files()) == [ref.path]
+    monkeypatch.setattr(blobs, "MAX_BLOB_BYTES", 2 * SEALED_CHUNK_BYTES - 1)
+    assert not blobs.hash_fits(directory, ref.name)
