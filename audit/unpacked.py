@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.blobs import MEMBER, BadReference, BlobDamaged, BlobMissing, BlobRef, read_blob
-from audit.boxes import ERASED
+from audit.boxes import BOX, ERASED
 from audit.disk import Directory
 from audit.report import Exit, worst
 
@@ -17,7 +17,7 @@ class Unpacked:
     """A folder of opened blobs, each under the name that its record has for it. One that fails is told, not raised."""
 
     def __init__(self, log: Directory, folder: Path, told: Callable[[str], None]) -> None:
-        """`folder` is made if it is missing, for its owner alone; `told` gets a sentence for each that fails."""
+        """`folder` is made if it is missing, for its owner alone; `told` gets a sentence for each not opened."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log = log
         self._folder = folder
@@ -33,6 +33,10 @@ class Unpacked:
         """Write the blobs that a record names. Raises OSError if the folder takes nothing."""
         listed = content.get(MEMBER, [])
         if listed == ERASED:
+            return
+        if isinstance(listed, dict) and BOX in listed:
+            # Closed to whoever has no key for that person, as every personal field is: nothing is missing.
+            self._told(f"record {seq}: its blobs are personal and stay in their box without the key for it")
             return
         for item in listed if isinstance(listed, list) else [listed]:
             try:

@@ -8,14 +8,15 @@ import pytest
 from typer.testing import CliRunner
 
 from audit.blobs import CHUNK_BYTES, SEALED_CHUNK_BYTES, BlobRef, write_blob
-from audit.boxes import BOX, ERASED
+from audit.boxes import BOX, ERASED, Boxer
 from audit.cli import app
 from audit.disk import DiskDirectory
 from audit.keyfiles import write_key
 from audit.memory import MemoryDirectory
 from audit.report import Exit, worst
+from audit.subjects import PersonalKey, SubjectFile
 from audit.unpacked import Unpacked
-from tests.unit.audit.logs import Journal, entropy
+from tests.unit.audit.logs import ORIGIN, Journal, entropy
 
 CONTENT = bytes(range(256)) * (CHUNK_BYTES // 256) + b"behind the first chunk"
 
@@ -65,13 +66,12 @@ def test_one_that_fails_behind_its_first_chunk_leaves_nothing_and_does_not_stop_
     "named",
     [
         {"sha256": "no", "key": "no", "size": 1},
-        {BOX: "0" * 64, "data": ""},
         "nothing",
         BlobRef("0" * 64, bytes(32), 5).to_json(),
     ],
 )
 def test_what_cannot_be_named_or_is_not_there_is_a_gap(named: object, desk: Desk) -> None:
-    desk.unpacked.take(7, {"blobs": named} if isinstance(named, dict) and BOX in named else naming(named))
+    desk.unpacked.take(7, naming(named))
     assert (desk.names(), desk.unpacked.exit, len(desk.told)) == ([], Exit.INCOMPLETE, 1)
 
 
@@ -79,6 +79,12 @@ def test_nothing_is_missing_where_a_person_was_erased_or_none_was_named(desk: De
     desk.unpacked.take(7, {"blobs": ERASED})
     desk.unpacked.take(8, {"ev": "outcome"})
     assert (desk.names(), desk.unpacked.exit) == ([], Exit.OK)
+
+
+def test_blobs_of_a_person_stay_in_their_box_and_nothing_is_missing(desk: Desk) -> None:
+    desk.unpacked.take(7, {"blobs": {BOX: "0" * 64, "data": ""}})
+    assert (desk.names(), desk.unpacked.exit) == ([], Exit.OK)
+    assert desk.told == ["record 7: its blobs are personal and stay in their box without the key for it"]
 
 
 def test_ok_never_hides_what_is_worse() -> None:
@@ -114,3 +120,27 @@ def test_both_commands_open_them_and_say_what_is_missing(tmp_path: Path) -> None
         code, said = run(command, *more, "--blobs", str(tmp_path / f"{command}-again"))
         assert (code, "is not there" in said) == (3, True)
         assert run(command, *more)[0] == 0
+
+
+def test_both_commands_open_the_blobs_of_a_person_with_the_key_and_pass_over_them_without(tmp_path: Path) -> None:
+    journal, log = Journal(), DiskDirectory(tmp_path / "log")
+    ref = write_blob(log, [CONTENT], journal.draw)
+    personal = PersonalKey.generate(ORIGIN, journal.draw)
+    boxer = Boxer(personal, SubjectFile(DiskDirectory(tmp_path), "subjects", ORIGIN), journal.draw)
+    record = boxer.box({"op": "op-1", "op_n": 0, "blobs": [ref.to_json()]}, "ada", ["blobs"])
+    journal.frames += journal.sealer.record(json.dumps(record).encode(), journal.tick())
+    journal.close()
+    journal.directory = log  # type: ignore[assignment]  # a real folder in its place
+    journal.export()
+    write_key(tmp_path / "auditor.key", journal.auditor.to_line())
+    write_key(tmp_path / "personal.key", personal.to_line())
+    (tmp_path / "trust.policy").write_text(journal.policy.to_text(), encoding="utf-8")
+    trusting = ["--trust", str(tmp_path / "trust.policy"), "--accept-unanchored"]
+    keys = ["--personal-key", str(tmp_path / "personal.key"), "--subjects", str(tmp_path / "subjects")]
+    for command, more in (("show", []), ("export", trusting)):
+        for given, opened in (([], []), (keys, [ref.name])):
+            out = tmp_path / f"{command}-{len(given)}"
+            words = [command, str(log.path), "--key", str(tmp_path / "auditor.key"), "--blobs", str(out), "--json"]
+            done = CliRunner().invoke(app, [*words, *more, *given])
+            assert (done.exit_code, [path.name for path in out.iterdir()]) == (0, opened), done.output
+            assert ("$box" in done.stdout, "stay in their box" in done.stderr) == (not opened, not opened)
