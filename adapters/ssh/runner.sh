@@ -10,7 +10,8 @@
 #          [follow: seconds until it answers `running`] [limit: seconds until the command is stopped]
 #          [lock, and term: seconds within which a dead holder keeps it] [keep: bytes of each end of what it printed]
 # status   report the attempt; changes nothing: op attempt issued [keep]
-# fence    make sure that an attempt which has not begun never will, then report: as status
+# fence    make sure that an attempt which has not begun never will, then report: as status. The first attempt of a job,
+#          OP, stands for each step, OP.STEP: none begins any more. What is there of them is named, and it is refused
 # cancel   fence; where it has begun, record the wish and signal the command; what came of it the record tells: as
 #          status, and [signal: TERM, INT or KILL]. A command that is about to start is not started
 # probe    run a question now and frame its answer; claims nothing: digest limit [secrets] [keep]
@@ -598,6 +599,7 @@ make_sure() { # after the gate: the claim is on disk, the floor still below, the
     settle "$t" "$e" "$d" "$store/ops" ${lock:+"$store/locks/$lock"} || give_up store_write
     : step synced
     above_floor || give_up below_gc_floor
+    ! parent_is_fenced || give_up fence
     start_drains "$o" "$r"
     watchdog=''
     if [ "$limit" -gt 0 ]; then
@@ -605,6 +607,10 @@ make_sure() { # after the gate: the claim is on disk, the floor still below, the
         watchdog=$!
     fi
 }
+
+# A fence on a job itself stands for each of its steps. It is placed before its steps are counted, and looked for here
+# after the gate: of the two, one sees the other.
+parent_is_fenced() { case $op in *.*) is_fence "$store/ops/${op%%.*}/g.1" ;; *) return 1 ;; esac; }
 
 under_way() { owner_lives || { load_command "$c" && same_process "$cm_pid" "$cm_start"; }; }
 
@@ -718,8 +724,27 @@ fence() {
     ready_to_look
     place_fence "$attempt" || refuse store_write
     [ ! -d "$d" ] || sweep "$attempt"
+    : step fence-before-steps
+    refuse_for_steps
     look "$d" "$attempt"
     report
+}
+
+refuse_for_steps() { # what has begun of a job is not known by its own name, so that one is never said to be fenced
+    steps=''
+    set +f
+    # shellcheck disable=SC2231  # neither part holds blanks
+    for entry in "$store"/ops/$op.*; do
+        name=${entry##*/}
+        ! is_name "$name" || [ ! -d "$entry" ] || steps=$steps${steps:+,}\"$name\"
+    done
+    set -f
+    [ -n "$steps" ] || return 0
+    json=''
+    text reason has_steps
+    put steps "[$steps]"
+    answer refused
+    exit 0
 }
 
 cancel() {

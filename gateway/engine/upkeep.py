@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.core.ids import PREFIX, parse_id
+from gateway.core.steps import steps_of
 from gateway.engine.clock import Clock
 from gateway.engine.enrolling import Enrolment
 from gateway.engine.gateway import Gateway, View
@@ -18,6 +19,7 @@ from gateway.model.action import Action, Host
 from gateway.model.operation import Operation
 from gateway.model.principal import Principal
 from gateway.model.problem import Code, Problem
+from gateway.model.step import ENDED, first_unfinished
 from gateway.store.port import Store
 
 ATTEMPTS_MAX: Final = 20
@@ -67,7 +69,12 @@ class Upkeep:
                 "`gateway operations cancel` fences it, or tells the command, and settles it by what the host says.",
                 operation_id=operation_id,
             )
-        most = ATTEMPTS_MAX if known is None else (await self._revival.action(known)).attempts_max
+        most = ATTEMPTS_MAX
+        if known is not None:
+            definition = await self._revival.action(known)
+            most = definition.attempts_max
+            if target == operation_id and definition.steps:
+                target = _step_to_fence(definition, known)
         arguments = {
             "host": name,
             "target": target,
@@ -157,6 +164,24 @@ class HostServices:
     desk: HostDesk
     enrolment: Enrolment
     upkeep: Upkeep
+
+
+def _step_to_fence(action: Action, known: Operation) -> str:
+    """The record of a settled job's first unfinished step: under the job's own id the host has none.
+
+    Nothing after that step was ever sent. Raises Problem where it has ended, for then there is nothing to close.
+    """
+    steps = steps_of(action, known)
+    index = first_unfinished(steps)
+    if index is None or steps[index].state in ENDED:
+        ended = "Each of its steps has ended" if index is None else f"Its step {steps[index].name} has failed"
+        raise Problem(
+            Code.WRONG_STATE,
+            f"{ended}, and nothing after that was ever sent: there is nothing to fence, and nothing was sent.",
+            "`gateway host operations` lists what the host holds of it.",
+            operation_id=known.id,
+        )
+    return f"{known.id}.{steps[index].name}"
 
 
 def _issued_ms(operation_id: str, known: Operation | None) -> int:

@@ -219,6 +219,16 @@ def said(document: dict[str, Any]) -> list[str]:
             answer = json.loads(line.split(" ", 2)[2])
             fields = ("attempt", "phase", "reason", "state", "removed", "kept", "floor", "exit")
             lines.append(", ".join(f"{field} {answer[field]}" for field in fields if answer.get(field) is not None))
-        except (ValueError, IndexError, AttributeError):
+            if answer.get("reason") == "has_steps":
+                lines.append(_of_steps([str(name) for name in answer["steps"]]))
+        except (ValueError, IndexError, AttributeError, KeyError, TypeError):
             continue
     return lines
+
+
+def _of_steps(names: list[str]) -> str:
+    """Why a job is not said to be fenced: what is there of it stands under the names of its steps."""
+    return (
+        f"it is a job, and of its steps these are here: {', '.join(names)}. None that is not here will begin any more;"
+        f" fence those by their own names, for example `gateway host fence HOST {names[-1]}`"
+    )

@@ -62,6 +62,52 @@ def test_what_ran_is_not_fenced_and_says_so(host: Host) -> None:
     assert host.executions() == 1
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_fence_on_a_job_that_has_begun_names_its_steps_and_lets_no_further_one_begin(
+    tmp_path: Path, shell: str
+) -> None:
+    host = Host(tmp_path, shell)
+    host.init()
+    host.ask(Verb.RUN, "op_1.prepare")
+    done = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=3)
+
+    assert done.fields["exit"] == 3
+    assert [(item["phase"], item["reason"], item["steps"]) for item in said(done)] == [
+        ("refused", "has_steps", ["op_1.prepare"])
+    ]
+    late = host.ask(Verb.RUN, "op_1.restart")
+    assert (late.phase, late.reason) == (RemotePhase.FENCED, "fence")
+    assert (host.executions("op_1.prepare"), host.executions("op_1.restart")) == (1, 0)
+    assert host.ask(Verb.RUN, "op_12.restart").phase is RemotePhase.EXITED
+
+
+def test_a_job_that_is_fenced_before_anything_of_it_came_never_begins(host: Host) -> None:
+    done = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=1)
+
+    assert done.fields["exit"] == 0
+    assert host.ask(Verb.RUN, "op_1.prepare", attempt=2).phase is RemotePhase.FENCED
+    assert host.executions("op_1.prepare") == 0
+
+
+def test_of_a_job_and_a_step_that_come_at_once_either_the_step_does_not_run_or_the_fence_sees_it(host: Host) -> None:
+    """The step has its gate and has not looked for the fence; the fence stands and has not looked for steps."""
+    shipped = host.runner
+    inner = f"sh {host.folder}/meanwhile >/dev/null 2>&1"
+    step = host.call(Verb.RUN, "op_1.restart")
+    (host.folder / "meanwhile").write_bytes(host.text(step))
+    host.runner = host.at_step("fence-before-steps", inner)
+    fence = host.try_ask(Verb.FENCE)
+    assert fence is None
+    host.runner = shipped
+    assert host.ask(Verb.STATUS, "op_1.restart").phase is RemotePhase.FENCED
+
+    call = host.call(Verb.FENCE, "op_2")
+    (host.folder / "meanwhile").write_bytes(host.text(call))
+    host.runner = host.at_step("gate-taken", inner)
+    assert host.ask(Verb.RUN, "op_2.restart").phase is RemotePhase.FENCED
+    assert host.executions("op_1.restart") + host.executions("op_2.restart") == 0
+
+
 def test_the_same_operation_again_does_nothing_again(host: Host) -> None:
     first = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=1)
     again = kept(host, "fence", target="op_1", issued_ms=ISSUED, attempts=1)

@@ -13,8 +13,10 @@ from gateway.hosting import built_in
 from gateway.model.action import Action
 from gateway.model.operation import Operation, State
 from gateway.model.problem import Code, Problem
+from gateway.model.step import StepSeen, StepState
 from tests.unit.catalog.commands import changed, checked
 from tests.unit.core.builders import OP_ID, T0, operation
+from tests.unit.core.jobs import NAMES, job
 from tests.unit.engine.test_outbound_hosts import BASTION
 from tests.unit.engine.workshop import PERSON, ElasticClock
 
@@ -30,6 +32,7 @@ class World:
     """Everything around it; `submitted` is what came out."""
 
     definitions: StoredDefinitions
+    known: Action
     operations: list[Operation] = field(default_factory=list)
     lock_seen: dict[str, Any] = field(default_factory=lambda: dict(HELD))
     submitted: list[tuple[Action, Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=list)
@@ -58,7 +61,7 @@ class World:
         return found
 
     async def action(self, known: Operation) -> Action:
-        return self.definitions.actions["release.migrate"]
+        return self.known
 
     @property
     def upkeep(self) -> Upkeep:
@@ -80,7 +83,8 @@ def world() -> World:
     assert found.catalog is not None
     declared = [found.catalog.definition(action) for action in found.catalog.actions.values()]
     hosts = found.catalog.hosts
-    return World(StoredDefinitions(declared, hosts, built_in=built_in(hosts)))
+    definitions = StoredDefinitions(declared, hosts, built_in=built_in(hosts))
+    return World(definitions, definitions.actions["release.migrate"])
 
 
 async def problem_of(call: Any) -> Problem:
@@ -105,6 +109,36 @@ async def test_a_settled_operation_is_fenced_as_its_own_definition_says(world: W
 
     _, arguments, noted = world.only
     assert (arguments["issued_ms"], arguments["attempts"], noted) == (T0 + 7, 3, {"target": OP_ID})
+
+
+async def test_of_a_settled_job_the_first_unfinished_step_is_fenced(world: World) -> None:
+    """Under the id of the job itself the host keeps nothing, so a fence there would stop no copy of a step."""
+    world.known = job()
+    world.has(state=State.FAILED, begun_ms=T0, steps=(StepSeen("backup", StepState.SUCCEEDED, 0),))
+    await world.upkeep.fence(PERSON, "web-1", OP_ID)
+    assert world.only[1]["target"] == f"{OP_ID}.migrate"
+
+    world.submitted.clear()
+    await world.upkeep.fence(PERSON, "web-1", f"{OP_ID}.restart")
+    assert world.only[1]["target"] == f"{OP_ID}.restart"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        tuple(StepSeen(name, StepState.SUCCEEDED, 0) for name in NAMES),
+        (StepSeen("backup", StepState.SUCCEEDED, 0), StepSeen("migrate", StepState.FAILED, 3)),
+    ],
+)
+async def test_a_job_that_has_nothing_left_to_begin_is_not_said_to_be_fenced(
+    world: World, steps: tuple[StepSeen, ...]
+) -> None:
+    world.known = job()
+    world.has(state=State.FAILED, begun_ms=T0, steps=steps)
+
+    problem = await problem_of(world.upkeep.fence(PERSON, "web-1", OP_ID))
+    assert (problem.code, "there is nothing to fence" in problem.detail) == (Code.WRONG_STATE, True)
+    assert world.submitted == []
 
 
 @pytest.mark.parametrize("state", [State.SENDING, State.IN_DOUBT, State.UNRESOLVED])

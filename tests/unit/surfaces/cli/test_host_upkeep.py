@@ -20,6 +20,14 @@ def test_the_hosts_answers_are_told_without_what_a_login_prints() -> None:
     assert said({"result": None}) == []
 
 
+def test_a_job_that_has_begun_is_said_to_be_one_and_what_to_fence_is_named() -> None:
+    frame = '@gw1 op_1 {"phase": "refused", "reason": "has_steps", "steps": ["op_1.prepare", "op_1.restart"]}'
+    first, told = printed(f"{frame}\n")
+    assert first == "phase refused, reason has_steps"
+    assert "op_1.prepare, op_1.restart. None that is not here will begin" in told
+    assert "`gateway host fence HOST op_1.restart`" in told
+
+
 @pytest.mark.parametrize(
     "words",
     [
