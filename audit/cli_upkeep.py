@@ -20,7 +20,7 @@ from audit.epochs import EpochKeys, SealKeyFile
 from audit.head import Head
 from audit.keyfiles import read_key_line, read_log_key
 from audit.keyring import KeyProblem
-from audit.log import SEGMENTS, files_head, read_open, segments
+from audit.log import SEGMENTS, LogContradiction, files_head, read_open, segments
 from audit.note import NoteSigner
 from audit.recover import QUARANTINE, statement_of_loss
 from audit.report import Exit
@@ -53,7 +53,8 @@ def opening(folder: Path, personal_key: Path | None, subjects: Path | None) -> I
     erased = erased_subjects(DiskDirectory(folder))
     if personal_key is not None and subjects is not None:
         key = _personal_key(personal_key)
-        yield Unboxer(erased, key, SubjectFile(DiskDirectory(subjects.parent), subjects.name, key.origin)).open
+        _refuse_foreign(folder, personal_key, key)
+        yield Unboxer(erased, key, _subject_file(subjects, key)).open
         return
     elsewhere = ELSEWHERE.get()
     with nullcontext() if elsewhere is None else elsewhere(folder) as found:
@@ -65,6 +66,31 @@ def _personal_key(path: Path) -> PersonalKey:
         return PersonalKey.parse(read_key_line(path))
     except (OSError, KeyProblem) as error:
         usage(f"key {path}: {error}")
+
+
+def _subject_file(path: Path, key: PersonalKey) -> SubjectFile:
+    """The file, which must be there and hold subject keys only: another one would leave every box closed in silence."""
+    directory = DiskDirectory(path.parent)
+    store = SubjectFile(directory, path.name, key.origin)
+    try:
+        directory.size(path.name)
+        store.pending()
+    except OSError as error:
+        usage(f"subjects {path}: {error.strerror or error}")
+    except KeyProblem as error:
+        usage(f"subjects {path}: {error}")
+    return store
+
+
+def _refuse_foreign(folder: Path, personal_key: Path, key: PersonalKey) -> None:
+    """End the command if the key for personal data is another log's."""
+    try:
+        origin = _origin_of(folder) if segments(DiskDirectory(folder)) else key.origin
+    except LogContradiction:
+        # What is wrong with the log is said where it is read.
+        return
+    if origin != key.origin:
+        usage(f"{personal_key} belongs to {key.origin}, the log is {origin}")
 
 
 def _log_key(path: Path) -> NoteSigner:
@@ -121,11 +147,10 @@ def shred_command(
     there is no key of that subject: erased before, or never recorded.
     """
     folder, key = own_log_at(directory), _personal_key(personal_key)
-    store = SubjectFile(DiskDirectory(subjects.parent), subjects.name, key.origin)
+    store = _subject_file(subjects, key)
     with refusals():
         origin = _origin_of(folder)
-        if origin != key.origin:
-            usage(f"{personal_key} belongs to {key.origin}, the log is {origin}")
+        _refuse_foreign(folder, personal_key, key)
         writer = _writer(folder, origin, seal_key, recipient)
         try:
             t_ms = machine.now_ms()

@@ -201,6 +201,9 @@ class SubjectFile:
             return book
         for line in raw.decode(errors="replace").splitlines():
             kind, origin, *fields = [*line.split("+", 4 if line.startswith(f"{_KEPT}+") else 3), ""]
+            if line and kind not in {_KEPT, _ERASING}:
+                # Passed over, a wrong file would look like one that holds no key of this log.
+                raise KeyProblem(f"{self._name} holds a line that is no subject key; is it another file?")
             if origin != self._origin:
                 book.others.append(line)
                 continue
@@ -215,11 +218,9 @@ class SubjectFile:
         if kind == _KEPT:
             handle, tag, wrapped = _hash(fields[0]), _hash(fields[1]), decode_key(fields[2])
             book.kept[handle] = Subject(handle, tag, wrapped)
-        elif kind == _ERASING:
+        else:
             tag = _hash(fields[0])
             book.erasing[tag] = Erasing(tag, decode_key(fields[1]).decode())
-        else:
-            raise ValueError(kind)
 
     def _write(self, book: _Book) -> None:
         lines = [

@@ -179,6 +179,27 @@ def test_recover_goes_on_in_a_new_log_that_says_which_end_was_lost(house: House)
     assert "holds a log already" in again.stderr
 
 
+@pytest.mark.parametrize("command", ["show", "export", "shred"])
+def test_a_file_that_holds_no_subject_keys_is_refused_by_name(house: House, command: str) -> None:
+    def given(subjects: Path, personal: str = "personal.key") -> Result:
+        keys = ["--personal-key", str(house.root / personal), "--subjects", str(subjects)]
+        more = ["--key", str(house.root / "auditor.key")]
+        if command == "shred":
+            more = ["--subject", "ada", "--by", "officer", *house.keys()]
+        return house.run(command, str(house.log), *keys, *more)
+
+    hosts, database, absent = house.root / "hosts", house.root / "state.db", house.root / "absent"
+    hosts.write_text("127.0.0.1 localhost\n")
+    database.write_bytes(b"SQLite format 3\x00\xff\xfe" + bytes(100))
+    for path, word in ((hosts, "no subject key"), (database, "no subject key"), (absent, "No such file")):
+        done = given(path)
+        assert (done.exit_code, str(path) in done.stderr, word in done.stderr) == (2, True, True), done.output
+    assert given(house.root, "personal.key").exit_code == 2
+    write_key(house.root / "other.key", PersonalKey.generate("gw.example/audit/other", house.draw).to_line())
+    done = given(house.root / "subjects", "other.key")
+    assert (done.exit_code, "belongs to gw.example/audit/other" in done.stderr) == (2, True)
+
+
 def test_without_keys_only_erasures_are_told(house: House) -> None:
     document = {"op": "op-1", "name": "x"}
     with opening(house.log, None, None) as unbox:
