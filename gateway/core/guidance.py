@@ -3,12 +3,12 @@
 Nothing that a caller submitted or a service answered is repeated here: these sentences are read as the gateway's own.
 """
 
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from math import ceil
 
 from gateway.core.steps import finished, steps_of
 from gateway.model.action import Action, Marker
-from gateway.model.operation import Executed, Kind, Operation, State
+from gateway.model.operation import Executed, Kind, Operation, Standing, State
 from gateway.model.step import StepState, first_unfinished
 
 _DO_NOT = "Do not send it again, in this or another form"
@@ -61,8 +61,7 @@ def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
         case State.READY:
             return _ready(operation, action, now_ms)
         case State.SENDING:
-            told = "was told to stop;" if _was_told(operation) else "is being carried out now and"
-            return f"It {told} its outcome is not known yet. {_wait(operation, now_ms)}"
+            return _sending(operation, now_ms)
         case State.ACCEPTED:
             return (
                 "The service took it and is working on it; its outcome is not known yet."
@@ -110,9 +109,35 @@ def _ready(operation: Operation, action: Action, now_ms: int) -> str:
     return f"It is waiting for its turn; nothing has been sent. {_wait(operation, now_ms)}"
 
 
-def _was_told(operation: Operation) -> bool:
-    """Whether the host was told that the command is no longer wanted. That it took notice is not certain."""
-    return any(item.kind is Kind.CANCEL for item in operation.attempts)
+class _Told(Enum):
+    """How far the word has come that a command is no longer wanted."""
+
+    NOT_ASKED = auto()
+    NOT_REACHED = auto()
+    """Somebody asked, and nothing of it ever left: the host does not know."""
+    SENT = auto()
+    """It may have heard. That it took notice is not certain."""
+    HEARD = auto()
+
+
+def _told(operation: Operation) -> _Told:
+    standings = {item.standing for item in operation.attempts if item.kind is Kind.CANCEL}
+    if Standing.SETTLED in standings:
+        return _Told.HEARD
+    if standings - {Standing.UNSENT}:
+        return _Told.SENT
+    return _Told.NOT_REACHED if standings else _Told.NOT_ASKED
+
+
+def _sending(operation: Operation, now_ms: int) -> str:
+    told = _told(operation)
+    if told is _Told.NOT_REACHED:
+        return (
+            "It is being carried out now: its host could not be reached to be told to stop, so it goes on. Do not"
+            f" submit it again; cancel it again, and ask for this operation again{_in_seconds(operation, now_ms)}."
+        )
+    doing = "is being carried out now and" if told is _Told.NOT_ASKED else "was told to stop;"
+    return f"It {doing} its outcome is not known yet. {_wait(operation, now_ms)}"
 
 
 def _contradiction(operation: Operation) -> str:
@@ -130,15 +155,38 @@ def _progress(operation: Operation, action: Action, now_ms: int) -> str:
 
 
 def _in_doubt(operation: Operation, action: Action, now_ms: int) -> str:
-    if action.steps:
+    told = _told(operation)
+    if action.steps and told is _Told.NOT_ASKED:
         return _progress(operation, action, now_ms)
-    why = "no usable answer came back"
-    if _was_told(operation):
-        why = "it was told to stop, and its host's record says what came of it"
+    then = "the gateway is asking the service, so" if told is _Told.NOT_ASKED else "the gateway is asking the host, so"
+    if told is _Told.NOT_REACHED:
+        then = "cancel it again, and"
+    why = _stopping(operation, action, told) if action.steps else _WHY[told]
     return (
         f"It may or may not have been carried out: {why}. {_contradiction(operation)}{_DO_NOT};"
-        f" the gateway is asking the service, so ask for this operation again{_in_seconds(operation, now_ms)}."
+        f" {then} ask for this operation again{_in_seconds(operation, now_ms)}."
     )
+
+
+_WHY = {
+    _Told.NOT_ASKED: "no usable answer came back",
+    _Told.NOT_REACHED: "its host could not be reached to be told to stop, so what is there of it goes on",
+    _Told.SENT: "it was told to stop, and its host's record says what came of it",
+    _Told.HEARD: "it was told to stop, and its host's record says what came of it",
+}
+
+
+def _stopping(operation: Operation, action: Action, told: _Told) -> str:
+    """What a cancel means for a job: whatever became of the word to the host, the gateway begins no further step."""
+    why = {
+        _Told.NOT_REACHED: "its host could not be reached to be told to stop, so what is running goes on",
+        _Told.SENT: "it was told to stop, so the gateway begins no further step, and what is running ends as its record says",
+    }.get(
+        told,
+        "it was told to stop, so no step that has not begun will begin, and what is running ends as its record says",
+    )
+    done = finished(operation)
+    return f"{why}; {done} of its {len(action.steps)} steps {'has' if done == 1 else 'have'} finished so far"
 
 
 def _unresolved(operation: Operation, action: Action) -> str:

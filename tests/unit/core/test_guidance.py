@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters.contract import HostVerb
-from gateway.core.events import Cancelled, DeadlinePassed, Followed, HeadSeen, Polled, Sighting
+from gateway.core.events import Cancelled, CancelObserved, DeadlinePassed, Followed, HeadSeen, Polled, Sighting
 from gateway.core.guidance import Next, guidance, next_step
 from gateway.model.action import Marker
 from gateway.model.evidence import Finding
@@ -67,6 +67,10 @@ def _lost_step() -> Story:
     return story.probe().wait(400).tell(DeadlinePassed())
 
 
+def _job_in_doubt() -> JobStory:
+    return JobStory.on(at(HostVerb.RUN, "restart", "before")).run_attempt()
+
+
 def _superseded() -> Story:
     story = unresolved()
     story.operation = replace(story.operation, superseded=True)
@@ -122,7 +126,15 @@ SITUATIONS: dict[str, Callable[[], Story]] = {
         JobStory.on(at(HostVerb.RUN, "backup", "before"), replace(job(), attempts_max=1)).run_attempt().probe().fence()
     ),
     "sending, told to stop": lambda: on_host().tell(BEGIN, CANCEL),
+    "sending, not reached to be told": lambda: on_host().tell(BEGIN, CANCEL, CancelObserved(2, UNSENT, None)),
     "in doubt, told to stop": lambda: on_host().in_doubt().tell(CANCEL),
+    "in doubt, not reached to be told": lambda: on_host().in_doubt().tell(CANCEL, CancelObserved(2, UNSENT, None)),
+    "in doubt, reached the second time": lambda: (
+        on_host().in_doubt().tell(CANCEL, CancelObserved(2, UNSENT, None), CANCEL)
+    ),
+    "a job in doubt, being told to stop": lambda: _job_in_doubt().tell(CANCEL),
+    "a job in doubt, told to stop": lambda: _job_in_doubt().tell(CANCEL, CancelObserved(2, answer(0), fenced=False)),
+    "a job in doubt, not reached to be told": lambda: _job_in_doubt().tell(CANCEL, CancelObserved(2, UNSENT, None)),
     "unresolved on a host": unresolved_on_host,
     "succeeded by its answer": lambda: plain().send(answer(201)),
     "succeeded, answer of the wrong form": _bad_output,
