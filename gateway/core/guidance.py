@@ -178,13 +178,12 @@ _WHY = {
 
 def _stopping(operation: Operation, action: Action, told: _Told) -> str:
     """What a cancel means for a job: whatever became of the word to the host, the gateway begins no further step."""
-    why = {
-        _Told.NOT_REACHED: "its host could not be reached to be told to stop, so what is running goes on",
-        _Told.SENT: "it was told to stop, so the gateway begins no further step, and what is running ends as its record says",
-    }.get(
-        told,
-        "it was told to stop, so no step that has not begun will begin, and what is running ends as its record says",
-    )
+    if told is _Told.NOT_REACHED:
+        why = "its host could not be reached to be told to stop, so what is running goes on"
+    else:
+        # While nobody knows whether the word arrived, a copy of the first step may still come to the host.
+        then = "no step that has not begun will begin" if told is _Told.HEARD else "the gateway begins no further step"
+        why = f"it was told to stop, so {then}, and what is running ends as its record says"
     done = finished(operation)
     return f"{why}; {done} of its {len(action.steps)} steps {'has' if done == 1 else 'have'} finished so far"
 

@@ -13,7 +13,9 @@ SKEW_SECONDS_MAX: Final = 60
 """Between the host's clock and the gateway's, the time of the question's own way left out."""
 FREE_KIB_MIN: Final = 65_536
 """A command's output and record need far less; what else lies on that disk may need the rest."""
-_SETUP: Final = "Make it: `gateway host script --store {store} | ssh {user}@{address} sh -s | gateway host read`."
+_PORT: Final = 22
+"""Where `ssh` goes unless it is told."""
+_SETUP: Final = "Make it: `gateway host script --store {store} | {ssh} sh -s | gateway host read`."
 _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "store_write": ("There is no store at {store}, or {user} cannot write there.", _SETUP),
     "store_mismatch": (
@@ -77,8 +79,21 @@ def refused(host: Host, reason: object) -> tuple[str, str]:
     known = _REFUSED.get(str(reason))
     if known is None:
         return f"The host refused the question ({str(reason).replace('_', ' ')}).", ""
-    words = {"store": host.store, "user": host.user, "address": host.address}
+    words = {"store": host.store, "user": host.user, "ssh": _ssh(host)}
     return known[0].format(**words), known[1].format(**words)
+
+
+def _ssh(host: Host) -> str:
+    """The call of `ssh` that goes the same way: through the same hosts, to the same port."""
+    through: list[str] = []
+    hop = host.jump
+    while hop is not None:
+        address = f"[{hop.address}]" if ":" in hop.address else hop.address
+        through.insert(0, f"{hop.user}@{address}" if hop.port == _PORT else f"{hop.user}@{address}:{hop.port}")
+        hop = hop.jump
+    jump = ["-J", ",".join(through)] if through else []
+    port = [] if host.port == _PORT else ["-p", str(host.port)]
+    return " ".join(["ssh", *jump, *port, f"{host.user}@{host.address}"])
 
 
 def not_answered(host: Host, seen: Observation) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """What a look at a host is told to people: each thing once, as a sentence, with what to do about it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,19 @@ def test_what_is_wrong_is_a_finding(check: str, changes: dict[str, Any], words: 
     assert found[check][0] is Level.FINDING
     assert words in found[check][1]
     assert {name for name, (level, _) in found.items() if level is Level.FINDING} == {check}
+
+
+def test_the_way_to_make_a_store_goes_to_the_same_port_and_through_the_same_hosts() -> None:
+    outer = Host("outer", "2001:db8::1", "hop", 2200, "k")
+    inner = Host("inner", "inner.example.com", "hop", 22, "k", jump=outer)
+    near = replace(HOST, port=2222)
+    behind = replace(near, jump=inner)
+
+    assert "| ssh -p 2222 deploy@web-1.example.com sh -s |" in refused(near, "store_write")[1]
+    assert (
+        "| ssh -J hop@[2001:db8::1]:2200,hop@inner.example.com -p 2222 deploy@web-1.example.com sh -s |"
+        in refused(behind, "store_write")[1]
+    )
 
 
 def test_a_host_without_setsid_is_noted() -> None:
