@@ -209,7 +209,7 @@ def witness_serve_command(
     except (OSError, KeyProblem, LogError) as error:
         usage(str(error))
     try:
-        asyncio.run(serve(witness, (host, int(port)), machine.now_s, typer.echo))
+        asyncio.run(serve(witness, (host, int(port)), machine.now_s, typer.echo, warn))
     except OSError as error:
         usage(f"cannot listen on {listen}: {error.strerror or error}")
     finally:

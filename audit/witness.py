@@ -19,22 +19,32 @@ from audit.proofs import PROOF_HASHES_MAX, BadProof, check_consistency
 REQUEST_BYTES_MAX = 1 << 16
 SIZE_TYPE = "text/x.tlog.size"
 TEXT_TYPE = "text/plain; charset=utf-8"
+_FORKED = "forked"
+_TOLD_CHARS = 100
 _OLD = re.compile(r"old (0|[1-9][0-9]{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP status with its body."""
+    """An HTTP status with its body.
+
+    A refusal has a `reason` for whoever runs the witness, and the `origin` of the log if a key of that log signed what
+    was refused; both may hold whatever was sent.
+    """
 
     status: int
     body: str
     content_type: str = TEXT_TYPE
+    reason: str = ""
+    origin: str = ""
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, body: str, content_type: str = TEXT_TYPE) -> None:
+    def __init__(
+        self, status: int, body: str, content_type: str = TEXT_TYPE, *, reason: str = "", origin: str = ""
+    ) -> None:
         super().__init__(body)
-        self.answer = Answer(status, f"{body}\n", content_type)
+        self.answer = Answer(status, f"{body}\n", content_type, reason or body, origin)
 
 
 class Witness:
@@ -81,19 +91,21 @@ class Witness:
     def _add(self, request: bytes, now_s: int) -> Answer:
         old_size, proof, note = _split(request)
         checkpoint = self._open(note)
-        if old_size > checkpoint.size:
-            raise _Refused(400, "the old size is larger than the checkpoint's")
-        known = self.latest(checkpoint.origin)
+        origin, known = checkpoint.origin, self.latest(checkpoint.origin)
         known_size = 0 if known is None else known.size
-        if old_size != known_size:
-            raise _Refused(409, str(known_size), SIZE_TYPE)
-        if known is not None and checkpoint.size == known.size and checkpoint.root != known.root:
-            raise _Refused(409, str(known_size), SIZE_TYPE)
+        facts = f"a checkpoint of {checkpoint.size} entries on top of {old_size}, while {known_size} were cosigned"
+        meaning = _meaning(known, checkpoint)
+        if old_size > checkpoint.size:
+            body = "the old size is larger than the checkpoint's"
+            raise _Refused(400, body, reason=f"{meaning}: {facts}", origin=origin)
+        if old_size != known_size or meaning == _FORKED:
+            raise _Refused(409, str(known_size), SIZE_TYPE, reason=f"{meaning}: {facts}", origin=origin)
         try:
             old_root = b"" if known is None else known.root
             check_consistency(old_size, old_root, checkpoint.size, checkpoint.root, proof)
         except BadProof as error:
-            raise _Refused(422, str(error)) from error
+            reason = f"{_FORKED}, or a wrong proof: {facts}: {error}"
+            raise _Refused(422, str(error), reason=reason, origin=origin) from error
         line = self._cosigner.cosign(checkpoint.to_text(), now_s)
         # Stored before it is given out: after a crash a smaller tree must never be cosigned.
         write_whole(self._directory, _record(checkpoint.origin), checkpoint.to_text().encode())
@@ -103,15 +115,32 @@ class Witness:
         origin = note.partition(b"\n")[0].decode(errors="replace")
         keys = [key for key in self._logs if key.name == origin]
         if not keys:
-            raise _Refused(404, "this witness does not know that log")
+            body = "this witness does not know that log"
+            raise _Refused(404, body, reason=f"{body}: {origin[:_TOLD_CHARS]}")
         try:
             return open_checkpoint(note, keys)
         except UnknownSigner as error:
-            raise _Refused(403, "no signature by a key of that log") from error
+            body = "no signature by a key of that log"
+            raise _Refused(403, body, reason=f"{body}: {origin}{_size_in(note)}") from error
         except BadSignature as error:
-            raise _Refused(403, str(error)) from error
+            raise _Refused(403, str(error), reason=f"{error}: {origin}{_size_in(note)}") from error
         except BadNote as error:
             raise _Refused(400, str(error)) from error
+
+
+def _meaning(known: Checkpoint | None, checkpoint: Checkpoint) -> str:
+    """What it says of a log that its checkpoint does not go on from the one that was cosigned last."""
+    if known is not None and checkpoint.size < known.size:
+        return "rolled back"
+    if known is not None and checkpoint.size == known.size and checkpoint.root != known.root:
+        return _FORKED
+    return "out of step"
+
+
+def _size_in(note: bytes) -> str:
+    """The size that an unsigned checkpoint claims, for people."""
+    claimed = note.split(b"\n", 2)[1:2]
+    return f", {claimed[0].decode()} entries" if claimed and re.fullmatch(b"[0-9]{1,19}", claimed[0]) else ""
 
 
 def _record(origin: str) -> str:

@@ -30,7 +30,7 @@ from audit.trust import Witness as Trusted
 from audit.verify import VerifyOptions, verify
 from audit.witness import SIZE_TYPE, Witness, request_of
 from audit.witness_client import Gathered, Submitter, leaves_of
-from audit.witness_server import witness_app
+from audit.witness_server import TOLD_MAX, Refusals, witness_app
 from tests.unit.audit.logs import ORIGIN, START_MS, Journal, entries_of, entropy, sign_checkpoint
 from tests.unit.audit.test_proofs import numbered
 
@@ -400,6 +400,53 @@ async def test_the_server_speaks_as_the_specification_says() -> None:
         assert (await client.post("/add-checkpoint", data=log.request(8, 12))).status == 500
 
 
+async def test_each_refusal_is_told_with_what_it_means() -> None:
+    log, other, directory, told = Log(), Log("other"), MemoryDirectory(), list[str]()
+    witness = witness_of(log, directory)
+    async with TestClient(TestServer(witness_app(witness, lambda: NOW_S, told.append))) as client:
+
+        async def post(data: bytes, status: int) -> str:
+            answer = await client.post("/add-checkpoint", data=data)
+            assert answer.status == status, await answer.text()
+            return told.pop() if told else ""
+
+        assert await post(log.request(0, 8), 200) == ""
+        facts = "on top of 0, while 8 were cosigned"
+        for size, word in ((12, "out of step"), (5, "rolled back")):
+            line = await post(log.request(0, size), 409)
+            assert line == f"refused {ORIGIN}: {word}: a checkpoint of {size} entries {facts} (409)"
+        assert "rolled back: a checkpoint of 5 entries on top of 8" in await post(request_of(8, [], log.note(5)), 400)
+        assert "forked: a checkpoint of 8 entries" in await post(other.request(8, 8), 409)
+        assert "forked, or a wrong proof: a checkpoint of 12 entries on top of 8" in await post(
+            other.request(8, 12), 422
+        )
+        stranger = log.request(8, 12).replace(ORIGIN.encode(), b"x" * 500 + b"\x1b[31m")
+        assert len(line := await post(stranger, 404)) < 300, line
+        unsigned = await post(log.request(8, 12).rpartition(b"\n\n")[0] + b"\n\n\xe2\x80\x94 x AAAAAAAA\n", 403)
+        assert unsigned.endswith(f"no signature by a key of that log: {ORIGIN}, 12 entries (403)")
+        assert "too large (400)" in await post(b"x" * 100_000, 400)
+        directory.hook = _broken
+        assert "cannot use its records: [Errno 5] Input/output error (500)" in await post(log.request(8, 12), 500)
+
+
+def test_a_flood_of_refusals_is_counted_and_hides_none_of_a_known_log() -> None:
+    told = list[str]()
+    refusals = Refusals(told.append)
+    for _ in range(10_000):
+        refusals.take(404, "stranger", "", NOW_S)
+    refusals.take(409, "rolled back", ORIGIN, NOW_S)
+    assert told == ["refused -: stranger (404)"] * TOLD_MAX + [f"refused {ORIGIN}: rolled back (409)"]
+    refusals.take(404, "stranger", "", NOW_S + 60)
+    assert told[-2:] == ["refused -: 9990 more, which were not told one by one", "refused -: stranger (404)"]
+
+
+def test_a_line_that_nobody_takes_stops_no_witness() -> None:
+    def closed(_line: str) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    Refusals(closed).take(409, "rolled back", ORIGIN, NOW_S)
+
+
 def _broken(_operation: str, _name: str, _length: int) -> None:
     raise OSError(errno.EIO, "Input/output error")
 
@@ -447,13 +494,18 @@ async def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> No
         sys.executable,
         *("-m", "audit", *command, "--listen", "127.0.0.1:0"),
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None
+    assert process.stderr is not None
     # What it prints is what policies and settings want of it.
     url = (await process.stdout.readline()).decode().split()[-1] + "/add-checkpoint"
     async with aiohttp.ClientSession() as session, session.post(url, data=log.request(0, 8)) as answer:
         assert answer.status == 200
+    async with aiohttp.ClientSession() as session, session.post(url, data=log.request(0, 5)) as answer:
+        assert answer.status == 409
+    assert b"rolled back: a checkpoint of 5 entries" in await process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
