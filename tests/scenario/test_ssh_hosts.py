@@ -1,5 +1,6 @@
 """Hosts looked after from the gateway: what changes one is an operation, proven by its own record on the host."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -208,7 +209,10 @@ async def test_a_lock_is_set_aside_only_as_it_was_shown_and_never_that_of_the_li
         assert kept[1:] == ("wrong_state", "Its holder is alive, so the lock stays; nothing was sent.")
 
         _kill_everything_of(begun["operation_id"])
-        dead = taken(await ask(world, "GET", "/locks/web"))
+        async with asyncio.timeout(60):
+            # A process that was killed is there until it has died.
+            while (dead := taken(await ask(world, "GET", "/locks/web")))["holder_phase"] == "running":
+                pass
         assert (dead["state"], dead["holder_phase"]) == ("held", "lost"), dead
         busy = await world.api.settled((await world.api.begin("next", name=NAME))["operation_id"], seconds=60)
         assert (busy["outcome"], busy["executed"]) == ("error", "no")
