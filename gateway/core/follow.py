@@ -29,6 +29,9 @@ def handle_url(action: Action, operation: Operation, answer: Answer) -> str | No
         same = _origin(url) == _origin(action.service.base_url)
     except ValueError:
         return None
+    if action.subject is not None and "{" in url:
+        # Relative to a place that is named after a person, and not kept: it cannot be found again.
+        return None
     return url if same else None
 
 

@@ -13,7 +13,7 @@ from gateway.core.command import render_command
 from gateway.core.ids import outward
 from gateway.core.placeholders import ABSENT, Name, as_text, names_in, parts, refuse, render_text, render_value
 from gateway.core.strictjson import Json, canonical
-from gateway.model.action import Bind, BindPlace, Precondition, RequestTemplate
+from gateway.model.action import Action, Bind, BindPlace, Precondition, RequestTemplate
 from gateway.model.problem import Code, Problem, ensure
 
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -81,6 +81,15 @@ def render_request(
         headers.append(("Content-Type", "application/json"))
     _check_headers(headers)
     return Rendered(template.method, url, tuple(headers), body)
+
+
+def declared_url(action: Action) -> str:
+    """Where an action's requests go, as far as its definition says: with the names of what is filled in, and no query.
+
+    It stands for the URL where that would show a person's data.
+    """
+    base = action.service.base_url
+    return base if base.startswith("ssh://") else f"{base.rstrip('/')}{action.request.path}"
 
 
 def origin_of(url: str) -> str:

@@ -41,7 +41,7 @@ class Admissions:
                 "supersedes": operation.supersedes,
                 "fingerprint": operation.fingerprint,
                 "request": operation.request_sha256,
-                "url": operation.target_url,
+                "url": present(passage.rendered, "a candidate was made").url,
                 "rule": operation.rule,
                 "session": passage.principal.key_id,
                 "trace": operation.trace_id,

@@ -30,8 +30,8 @@ log = structlog.get_logger(__name__)
 OUTCOME_RETRY_SECONDS = 3600.0
 """How long an outcome that the store refuses is offered again: it exists nowhere else."""
 
-DIGESTS = ("fingerprint", "request")
-"""Fields of records that are plain digests of what a caller sent."""
+DIGESTS = ("fingerprint", "request", "body_sha256")
+"""Fields of records that are plain digests of what a caller sent or a service answered."""
 
 Finisher = Callable[[Step], tuple[Step, Mapping[PayloadKind, bytes]]]
 """Adds what travels with a step: the result to store, and marks on the operation that are not its state."""

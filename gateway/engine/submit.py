@@ -15,7 +15,7 @@ from gateway.core.identity import Ruling, Verdict
 from gateway.core.ids import check_key
 from gateway.core.placeholders import render_text, variables_of
 from gateway.core.strictjson import canonical
-from gateway.core.template import Rendered, render_request
+from gateway.core.template import Rendered, declared_url, render_request
 from gateway.engine.chance import Ids
 from gateway.engine.clock import Clock
 from gateway.engine.live import Live
@@ -192,10 +192,10 @@ class Submissions:
             created_ms=created_ms,
             start_by_ms=created_ms + int(action.deadlines.start_seconds * 1000),
             target_service=action.service.name,
-            target_url=rendered.url,
+            target_url=rendered.url if action.subject is None else declared_url(action),
             request_sha256=sha256(packed).hexdigest(),
             key=request.key,
-            conflict_key=None if action.conflict_key is None else render_text(action.conflict_key, variables),
+            conflict_key=_conflict(action, variables),
             run=request.run,
             correlation_id=request.correlation_id,
             trace_id=request.trace_id,
@@ -214,6 +214,13 @@ def live_of(passage: Passage) -> Live:
         request=present(passage.rendered, "a request was rendered"),
         filled=passage.variables,
     )
+
+
+def _conflict(action: Action, variables: Mapping[str, Any]) -> str | None:
+    """A digest of the filled-in key: it is only ever compared, and may name a person."""
+    if action.conflict_key is None:
+        return None
+    return sha256(render_text(action.conflict_key, variables).encode()).hexdigest()
 
 
 def _render(action: Action, variables: Mapping[str, Any]) -> Rendered:

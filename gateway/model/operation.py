@@ -209,6 +209,7 @@ class Operation(_Image):
     start_by_ms: int
     target_service: str
     target_url: str
+    """The request's; where that would show a person's data, as declared, with the names of what is filled in."""
     request_sha256: str
     key: str | None = None
     conflict_key: str | None = None

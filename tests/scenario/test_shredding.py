@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from audit.boxes import erased_subjects
 from audit.disk import DiskDirectory
 from fixtures.service.server import DeployService
 from gateway.engine.admitting import PERSONAL
+from gateway.engine.subjects import Subjects
 from gateway.store.port import Record, Refused
 from tests.scenario.kit import LOOK_SECONDS, Home, Inside, environment, gateway_program, write_action
 
@@ -76,8 +78,15 @@ async def test_a_shredded_person_is_gone_from_the_log_for_good_and_the_log_verif
 
 
 async def test_personal_arguments_reach_the_log_in_boxes_only_and_go_with_their_person(
-    home: Home, service: DeployService
+    home: Home, service: DeployService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    digests: dict[str, str] = {}
+
+    def noted(subjects: Subjects, value: str, mark: Callable[[Subjects, str], str] = Subjects.mark) -> str:
+        digests[value] = mark(subjects, value)
+        return digests[value]
+
+    monkeypatch.setattr(Subjects, "mark", noted)
     named = {"type": "string", "pattern": "^[a-z0-9_.-]{1,60}$"}
     arguments = {
         "type": "object",
@@ -93,10 +102,14 @@ async def test_personal_arguments_reach_the_log_in_boxes_only_and_go_with_their_
         assert (done["outcome"], plain["outcome"]) == ("success", "success")
         stored = await api.running.office.store.get(done["operation_id"])
         assert stored is not None
+        assert done["target"]["url"].endswith("/deployments/{name}")
+        assert plain["target"]["url"].endswith("/deployments/bob.builder")
+        assert (holds(home.data, b"ann.archer"), holds(home.data, b"bob.builder")) == (False, True)
     text = shown(home, boxed=True)
     assert "ann.archer" not in text
     assert stored.fingerprint not in text
     assert stored.request_sha256 not in text
+    assert [digest for digest in digests if digest in text] == []
     assert "bob.builder" in text
     assert len(home.query("SELECT tag FROM subjects")) == 1
     assert home.within("subjects", "shred", "ann.archer").returncode == 1
@@ -105,6 +118,9 @@ async def test_personal_arguments_reach_the_log_in_boxes_only_and_go_with_their_
     (admitted,) = [fields for fields in of_ann if fields["ev"] == "admitted"]
     assert "url" in admitted
     assert {admitted[name] for name in PERSONAL if name in admitted} == {SHREDDED}
+    # Whoever can guess an answer must not find its digest either.
+    (answered,) = [fields["body_sha256"] for fields in of_ann if fields["ev"] == "observation"]
+    assert answered in digests.values()
     # The admission's mark and the attempt's are one, so that they can be held against each other.
     assert len({fields["request"] for fields in of_ann if "request" in fields}) == 1
     code, said = home.verify()

@@ -70,6 +70,23 @@ def test_a_handle_in_a_header() -> None:
     assert handle_url(rules, operation(), Answer(202, (("X-Other", "jobs/1"),))) is None
 
 
+@pytest.mark.parametrize(
+    ("value", "url"),
+    [
+        ("/jobs/1", "https://svc.example.com/jobs/1"),
+        (JOB, JOB),
+        ("../jobs/1", f"{BASE}/people/jobs/1"),
+        ("jobs/1", None),
+        ("?job=1", None),
+    ],
+)
+def test_a_handle_beside_a_place_named_after_a_person_is_not_followed(value: str, url: str | None) -> None:
+    rules = action(accepted=ACCEPTED, subject="person:{name}")
+    about = operation(target_url=f"{BASE}/people/{{name}}/orders")
+
+    assert handle_url(rules, about, Answer(202, (("Location", value),))) == url
+
+
 def test_an_action_that_follows_nothing_has_no_handle() -> None:
     assert handle_url(action(), operation(), Answer(202, (("Location", JOB),))) is None
 
