@@ -21,7 +21,7 @@ trust_app = typer.Typer(help="Make a trust policy, or say what one asks for.", n
 @trust_app.command("make")
 def make_command(
     *,
-    log: Annotated[list[str], typer.Option(help="A log's vkey as `audit keygen log` prints it, or a file with it.")],
+    log: Annotated[list[str], typer.Option(help="A log's vkey, a file with it, or a policy: its log lines.")],
     witness: Annotated[list[str] | None, typer.Option(help="NAME VKEY [URL] of a witness, or a file with it.")] = None,
     group: Annotated[list[str] | None, typer.Option(help="NAME all|any|NUMBER MEMBER... of a group.")] = None,
     quorum: Annotated[

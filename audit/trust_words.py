@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from audit.trust import NONE, BadPolicy, Group, TrustPolicy
+from audit.trust import NONE, OWN, BadPolicy, Group, TrustPolicy
 
 ALL_WITNESSES = "witnesses"
 
 
 def make_policy(logs: Sequence[str], witnesses: Sequence[str], groups: Sequence[str], quorum: str) -> TrustPolicy:
     """A policy from its lines, the first word of each left out or not; several lines may stand in one text.
+
+    A text of `logs` or `witnesses` may be a policy itself: of that only the lines of its kind are taken.
 
     `quorum` is the name of a witness or group, `none`, or how many of all witnesses must agree: a number, `all`, `any`.
 
@@ -37,7 +39,20 @@ def make_policy(logs: Sequence[str], witnesses: Sequence[str], groups: Sequence[
 
 def _lines(text: str, word: str) -> list[str]:
     found = [line.strip() for line in text.splitlines() if line.strip()]
+    if _is_policy(text):
+        wanted = {word, OWN} if word == "log" else {word}
+        found = [line for line in found if line.split()[0] in wanted]
+        if not found:
+            raise BadPolicy(f"a policy that has no {word} line")
     return [line if line.startswith((f"{word} ", "#")) else f"{word} {line}" for line in found]
+
+
+def _is_policy(text: str) -> bool:
+    try:
+        TrustPolicy.parse(text)
+    except BadPolicy:
+        return False
+    return True
 
 
 def explain(policy: TrustPolicy) -> list[str]:

@@ -164,6 +164,14 @@ def test_trust_is_made_and_shown(tmp_path: Path) -> None:
         code, _, problem = run("trust", "make", *parts, *bad)
         assert (code, word in problem) == (Exit.USAGE, True), problem
     assert run("trust", "show", tmp_path / "absent")[0] == Exit.USAGE
+    # A policy may stand for the keys in it, as the one that is there when witnesses are to be added.
+    bare = tmp_path / "bare.policy"
+    assert run("trust", "make", "--log", log, "--out", bare)[0] == 0
+    for known, named in ((bare, parts[2:]), (policy, ("--witness", policy))):
+        code, made, problem = run("trust", "make", "--log", known, *named, "--quorum", "2")
+        assert (code, made) == (0, policy.read_text()), problem
+    code, _, problem = run("trust", "make", "--log", log, "--witness", bare)
+    assert (code, "has no witness line" in problem) == (Exit.USAGE, True)
 
 
 def test_keys_are_told_as_json_and_hybrid_ones_are_longer(tmp_path: Path) -> None:
