@@ -28,7 +28,8 @@ def shred(
     """Erase a person's fields in the audit log: the key goes, the log says so, every hash stays valid.
 
     A running gateway is asked, under a person's key. Copies of the database and of the key file hold the key as well:
-    they are part of what was promised. Ends with 1 if there is no key of that person: erased before, or never recorded.
+    they are part of what was promised. The store itself keeps each request and result, encrypted, until
+    “retention.operations_seconds” after its end. Ends with 1 if there is no key of that person: erased before, or never recorded.
     """
     context = current()
     context.as_json = as_json
