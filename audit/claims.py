@@ -116,7 +116,11 @@ class Claims:
 
     def _held(self, source: AnchorSource, anchor: int | None) -> _Held:
         try:
-            return _settled(source, self._settle)
+            held = _settled(source, self._settle)
+            if not held.size and source.name != HISTORY:
+                # It is replaced in one step, so no crash empties it; a history is empty until its first note is in it.
+                self._bad(source, anchor, BadNote("an empty file in the place of a signed note"))
+            return held
         except FileNotFoundError as error:
             if anchor is not None:
                 self._unreadable(source, error)

@@ -220,6 +220,14 @@ def two_of_one_size(journal: Journal) -> None:
     journal.directory.put(CHECKPOINT, sign_checkpoint(journal.signer, 20, tree.root()))
 
 
+def empty_checkpoint(journal: Journal) -> None:
+    journal.directory.put(CHECKPOINT, b"")
+
+
+IN_OWN_CHECKPOINTS = {two_of_one_size, empty_checkpoint}
+"""What a tamperer who takes the log's own checkpoints away would undo."""
+
+
 def newer_version(journal: Journal) -> None:
     entries = entries_of(journal.directory)
     index = data_index(entries, -1)
@@ -360,6 +368,7 @@ CASES = [
     ("20 resealed by another key of the epoch", resealed_with(0), T, T),
     ("22 seal of another root, signature right", seal_of_another_root, T, T),
     ("23 own checkpoint of equal size, other root", two_of_one_size, T, T),
+    ("23 own checkpoint emptied", empty_checkpoint, T, T),
     ("29 bytes behind zeros", append(bytes(64) + b"x"), T, T),
     ("29 zeros alone", append(bytes(64)), N, OK),
     ("29 trailing garbage", append(b"garbage that is no frame at all"), T, T),
@@ -382,7 +391,7 @@ def test_tampering_gives_its_exit_code(tamper: Callable[[Journal], None], alone:
     tamper(journal)
     with_anchor = journal.verify(options=STRICT)
     assert with_anchor.exit == anchored, with_anchor.to_lines()
-    if tamper is not two_of_one_size:
+    if tamper not in IN_OWN_CHECKPOINTS:
         # Whoever can change the log can take away the checkpoints beside it: the seals must do without.
         drop_own_checkpoints(journal)
     without = journal.verify(anchored=False, options=STRICT)

@@ -248,3 +248,12 @@ def test_both_verifiers_draw_the_line_at_the_same_byte(tmp_path: Path) -> None:
     anchors = [(anchor / CHECKPOINT).read_bytes()]
     assert oracle(files, journal.policy.to_text(), anchors, journal.now_ms + 1000) == Exit.TAMPERED
     assert oracle(journal.directory.files(), journal.policy.to_text(), anchors, journal.now_ms + 1000) == Exit.OK
+
+
+def test_an_empty_history_holds_no_note_and_an_empty_anchor_is_unusable() -> None:
+    journal = sealed_journal()
+    journal.directory.put(HISTORY, b"")
+    assert journal.verify().exit is Exit.OK
+    journal.anchor.put(CHECKPOINT, b"")
+    report = journal.verify(options=VerifyOptions(accept_unanchored=True))
+    assert (report.exit, [finding.code for finding in report.findings]) == (Exit.NOT_PROVEN, ["bad_anchor"])
