@@ -31,7 +31,7 @@ TAMPERED = {
     "cut-at-old-seal": "13 cut at an old seal",
     "middle-segment-removed": "16 middle segment removed",
     "seals-stripped": "18 seals stripped, rechained",
-    "empty-checkpoint": "23 own checkpoint emptied",
+    "empty-checkpoint": "own checkpoint emptied",
     "newer-version": "37 newer version",
 }
 # Cut or stripped by someone who took the log's own checkpoints away as well.

@@ -368,7 +368,7 @@ CASES = [
     ("20 resealed by another key of the epoch", resealed_with(0), T, T),
     ("22 seal of another root, signature right", seal_of_another_root, T, T),
     ("23 own checkpoint of equal size, other root", two_of_one_size, T, T),
-    ("23 own checkpoint emptied", empty_checkpoint, T, T),
+    ("own checkpoint emptied", empty_checkpoint, T, T),
     ("29 bytes behind zeros", append(bytes(64) + b"x"), T, T),
     ("29 zeros alone", append(bytes(64)), N, OK),
     ("29 trailing garbage", append(b"garbage that is no frame at all"), T, T),
