@@ -162,9 +162,9 @@ def show_command(
     blobs: BlobsFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Decrypt and print the records. Whether they can be relied on is what `audit verify` says.
+    r"""Decrypt and print the records. Whether they can be relied on is what `audit verify` says.
 
-    Personal fields stay in their boxes without the keys for them; those of an erased subject read `[shredded]`.
+    Personal fields stay in their boxes without the keys for them; those of an erased subject read `\[shredded]`.
     With `--blobs` it ends with 3 if one is missing and 1 if one is not what its record names.
     """
     private, folder = reader_key(key, reshared), log_at(directory)

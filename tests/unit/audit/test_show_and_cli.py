@@ -240,6 +240,10 @@ def test_show_command(office: Office, tmp_path: Path) -> None:
     assert cli.invoke(app, ["show", str(tmp_path / "absent"), "--key", str(office.key)]).exit_code == 5
 
 
+def test_help_says_what_is_shown_for_an_erased_subject() -> None:
+    assert "`[shredded]`" in cli.invoke(app, ["show", "--help"]).stdout
+
+
 def test_keygen_command(tmp_path: Path) -> None:
     made = cli.invoke(app, ["keygen", "recovery", "--out", str(tmp_path / "r"), "--name", "safe"])
     assert made.exit_code == 0
