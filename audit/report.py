@@ -196,6 +196,8 @@ class Report:
         return f"{len(good)} of {len(self.anchors)}; newest at size {newest.newest_size}, {moment(newest.covers_t_ms)}"
 
     def _tail_line(self) -> str:
+        if not self.entries:
+            return "none: no entry was read"
         if not self.tail_entries:
             return "none: everything is covered by a signature"
         return f"{self.tail_entries} entries, {self.tail_age_ms / 1000:.1f} s old, not covered by any signature"

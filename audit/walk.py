@@ -105,7 +105,7 @@ class Walk:
         message = f"entries 0 to {self._pruned - 1} are missing"
         if self._ledger.erased_size >= self._pruned:
             message += ": the log says they were dropped, but no checkpoint of a pinned key vouches for what is left"
-        self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=0)
+        self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=0, segment=0)
 
     def _successor_appears(self, last: int) -> bool:
         """Whether a live writer is just making the next file; what is in it is the next verification's business."""

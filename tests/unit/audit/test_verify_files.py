@@ -257,3 +257,14 @@ def test_an_empty_history_holds_no_note_and_an_empty_anchor_is_unusable() -> Non
     journal.anchor.put(CHECKPOINT, b"")
     report = journal.verify(options=VerifyOptions(accept_unanchored=True))
     assert (report.exit, [finding.code for finding in report.findings]) == (Exit.NOT_PROVEN, ["bad_anchor"])
+
+
+def test_an_empty_log_and_a_missing_beginning_are_told_where_they_are() -> None:
+    journal = sealed_journal()
+    first, *_ = segments(journal.directory)
+    journal.directory.remove(segment_name(first))
+    missing = [finding for finding in journal.verify().findings if finding.code == "missing"]
+    assert [(finding.seq, finding.segment) for finding in missing] == [(0, 0)]
+    for left in segments(journal.directory):
+        journal.directory.remove(segment_name(left))
+    assert "tail       none: no entry was read" in journal.verify().to_lines()
