@@ -13,7 +13,7 @@ import typer
 from audit.discloser import CannotDisclose
 from audit.disk import Directory, LogError, LogLocked
 from audit.export import ExportFailed
-from audit.inputs import STDIN, read_input
+from audit.inputs import STDIN, read_input, reason_of
 from audit.keyfiles import read_recipient_key
 from audit.keyring import KeyProblem, Recipient, RecipientKey
 from audit.log import OWNER, SEGMENTS
@@ -107,7 +107,7 @@ def policy_at(path: Path | None) -> TrustPolicy | None:
     try:
         return TrustPolicy.parse(read_input(path))
     except (OSError, BadPolicy, UnicodeDecodeError) as error:
-        usage(f"trust policy {path}: {error}")
+        usage(f"trust policy {path}: {reason_of(error)}")
 
 
 def receipts_at(path: Path | None) -> list[Receipt]:
@@ -116,7 +116,7 @@ def receipts_at(path: Path | None) -> list[Receipt]:
     try:
         found = read_receipts(read_input(path))
     except (OSError, BadReceipts, UnicodeDecodeError) as error:
-        usage(f"receipts {path}: {error}")
+        usage(f"receipts {path}: {reason_of(error)}")
     if not found:
         # Who gives receipts wants them compared; an empty file must not look as if they had been.
         usage(f"receipts {path}: the file holds none")
@@ -128,12 +128,12 @@ def reader_key(path: Path, reshared: Sequence[Path] | None = None) -> RecipientK
     try:
         key = read_recipient_key(path)
     except (OSError, KeyProblem) as error:
-        usage(f"key {path}: {error}")
+        usage(f"key {path}: {reason_of(error)}")
     for file in reshared or ():
         try:
             key = holding(key, [read_reshare(read_input(file))])
         except (OSError, BadForm, KeyProblem, UnicodeDecodeError) as error:
-            usage(f"handed-on secrets {file}: {error}")
+            usage(f"handed-on secrets {file}: {reason_of(error)}")
     return key
 
 
@@ -145,7 +145,7 @@ def recipients_in(texts: Sequence[str]) -> list[Recipient]:
             lines = [text] if text.startswith("agl1-recipient+") else read_input(Path(text)).splitlines()
             found += [Recipient.parse(line) for line in lines if line.strip() and not line.startswith("#")]
         except (OSError, KeyProblem, UnicodeDecodeError) as error:
-            usage(f"recipient {text[:60]}: {error}")
+            usage(f"recipient {text[:60]}: {reason_of(error)}")
     return found
 
 

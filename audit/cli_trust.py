@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from audit.arguments import JsonFlag, policy_at, usage
-from audit.inputs import STDIN, read_input
+from audit.inputs import STDIN, read_input, reason_of
 from audit.report import printable
 from audit.trust import NONE, BadPolicy
 from audit.trust_words import explain, make_policy, policy_json
@@ -44,7 +44,7 @@ def make_command(
         try:
             _write_new(out, policy.to_text())
         except OSError as error:
-            usage(f"{out}: {error.strerror or error}")
+            usage(f"{out}: {reason_of(error)}")
     if as_json:
         typer.echo(json.dumps(policy_json(policy) | {"text": policy.to_text()}, indent=2))
     elif out is None:
@@ -77,7 +77,7 @@ def _text(item: str) -> str:
     try:
         return read_input(path)
     except (OSError, UnicodeDecodeError) as error:
-        usage(f"{item}: {error}")
+        usage(f"{item}: {reason_of(error)}")
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -18,6 +18,7 @@ from audit.checkpoint import Publisher
 from audit.disk import DiskDirectory
 from audit.epochs import EpochKeys, SealKeyFile
 from audit.head import Head
+from audit.inputs import reason_of
 from audit.keyfiles import read_key_line, read_log_key
 from audit.keyring import KeyProblem
 from audit.log import SEGMENTS, LogContradiction, files_head, read_open, segments
@@ -65,7 +66,7 @@ def _personal_key(path: Path) -> PersonalKey:
     try:
         return PersonalKey.parse(read_key_line(path))
     except (OSError, KeyProblem) as error:
-        usage(f"key {path}: {error}")
+        usage(f"key {path}: {reason_of(error)}")
 
 
 def _subject_file(path: Path, key: PersonalKey) -> SubjectFile:
@@ -75,10 +76,8 @@ def _subject_file(path: Path, key: PersonalKey) -> SubjectFile:
     try:
         directory.size(path.name)
         store.pending()
-    except OSError as error:
-        usage(f"subjects {path}: {error.strerror or error}")
-    except KeyProblem as error:
-        usage(f"subjects {path}: {error}")
+    except (OSError, KeyProblem) as error:
+        usage(f"subjects {path}: {reason_of(error)}")
     return store
 
 
@@ -97,7 +96,7 @@ def _log_key(path: Path) -> NoteSigner:
     try:
         return read_log_key(path)
     except (OSError, KeyProblem) as error:
-        usage(f"key {path}: {error}")
+        usage(f"key {path}: {reason_of(error)}")
 
 
 def _writer(folder: Path, origin: str, seal_key: Path, readers: list[str], lost: Path | None = None) -> LogWriter:

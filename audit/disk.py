@@ -159,7 +159,10 @@ class DiskDirectory:
         path = self._path / name
         self._make(path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        fd = os.open(path, flags | (os.O_TRUNC if fresh else 0), 0o600)
+        try:
+            fd = os.open(path, flags | (os.O_TRUNC if fresh else 0), 0o600)
+        except OSError as error:
+            raise plain_refusal(error, path) from error
         return DiskFile(_regular(fd, path))
 
     def rename(self, old: str, new: str) -> None:
@@ -191,7 +194,11 @@ class DiskDirectory:
     def _open_to_read(self, name: str) -> int:
         path = self._base + name
         # O_NONBLOCK: a FIFO in the place of a file must be an error, not a wait without end.
-        return _regular(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), path)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise plain_refusal(error, path) from error
+        return _regular(fd, path)
 
     def _make(self, folder: Path) -> None:
         if folder.is_dir():
@@ -200,6 +207,13 @@ class DiskDirectory:
         for path in reversed(missing):
             path.mkdir(mode=0o700, exist_ok=True)
             _sync_folder(path.parent)
+
+
+def plain_refusal(error: OSError, path: str | Path) -> OSError:
+    """The error of an opening, in words that fit: a link that is not followed is no loop of links."""
+    if error.errno == errno.ELOOP and Path(path).is_symlink():
+        return OSError(errno.ELOOP, "a symbolic link, not followed", str(path))
+    return error
 
 
 def _regular(fd: int, path: str | Path) -> int:

@@ -23,10 +23,20 @@ def open_input(path: Path) -> Iterator[BinaryIO]:
         return
     # O_NONBLOCK: opening a FIFO that nobody writes to would wait without end.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        # Before it becomes a file object: a folder would be refused there, by the number of its descriptor.
+        os.close(fd)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file; `-` reads standard input", str(path))
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file; `-` reads standard input", str(path))
         yield file
+
+
+def reason_of(error: Exception) -> str:
+    """What is wrong with a file whose name was said already, in words without numbers."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def read_input(path: Path) -> str:

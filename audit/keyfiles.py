@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from audit.disk import plain_refusal
 from audit.keyring import KeyProblem, RecipientKey, SealKey
 from audit.note import NoteSigner
 
@@ -28,7 +29,10 @@ def write_key(path: Path, line: str) -> None:
 
 def read_key_line(path: Path) -> str:
     """The one line of a key file; raise KeyProblem if others could read it too, OSError if it cannot be read."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise plain_refusal(error, path) from error
     with os.fdopen(fd, "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from audit import inputs
 from audit.cli import app
+from audit.disk import DiskDirectory
 from audit.inputs import STDIN, read_input
 from audit.keyfiles import write_key
 from audit.keyring import RecipientKey, Role
@@ -93,3 +94,21 @@ def test_a_file_that_is_too_large_is_refused_and_not_held(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"0123456789a")))
     with pytest.raises(OSError, match="larger than"):
         read_input(STDIN)
+
+
+def test_what_is_no_file_is_said_in_plain_words(fifo: Path, log: Path, key: Path, tmp_path: Path) -> None:
+    def said(*words: object) -> str:
+        done = cli.invoke(app, [str(word) for word in words])
+        assert done.exit_code == 2, done.output
+        return done.stderr
+
+    link = tmp_path / "link.key"
+    link.symlink_to(key)
+    assert said("verify", log, "--trust", log) == f"audit: trust policy {log}: a folder, not a file\n"
+    receipts = said("verify", log, "--receipts", fifo)
+    assert receipts == f"audit: receipts {fifo}: not a regular file; `-` reads standard input\n"
+    assert said("show", log, "--key", link) == f"audit: key {link}: a symbolic link, not followed\n"
+    assert said("show", log, "--key", tmp_path / "no") == f"audit: key {tmp_path / 'no'}: No such file or directory\n"
+    for ask in (lambda: DiskDirectory(tmp_path).size(link.name), lambda: DiskDirectory(tmp_path).open(link.name)):
+        with pytest.raises(OSError, match="a symbolic link, not followed"):
+            ask()
