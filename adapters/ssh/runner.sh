@@ -874,6 +874,7 @@ list() { # operations by name, after the one named `op`, at most `most`
         look "$entry" "$last_gate"
         item="\"operation\":\"$name\",\"attempt\":$last_gate,\"phase\":\"$phase\",\"issued\":$tk_issued"
         end=null,\"exit\":null
+        [ "$begun" = true ] || tk_at=0      # the gate was taken, and nothing ever ran
         [ "$phase" != exited ] || end=$rc_ended,\"exit\":$rc_code
         items="$items${items:+,}{$item,\"begun\":$begun,\"began\":$tk_at,\"ended\":$end}"
         seen=$((seen + 1))

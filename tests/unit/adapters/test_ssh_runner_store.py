@@ -499,6 +499,8 @@ def test_a_lock_that_is_held_refuses_a_second_holder_for_good(host: Host) -> Non
     host.finish(process, call)
 
     assert (meaning(busy), busy.reason, host.executions("op_2")) == (Meaning.NEVER_RAN, "lock_busy", 0)
+    listed = {item["operation"]: item for item in host.ask(Verb.LIST, None).fields["operations"]}
+    assert (listed["op_2"]["phase"], listed["op_2"]["began"]) == ("fenced", 0)
     assert (held["state"], held["holder"], held["holder_phase"]) == ("held", "op_1", "running")
     assert taken.reason == "lock_holder_alive"
     assert _lock(host)["state"] == "free"
