@@ -20,7 +20,9 @@ BEGUN = ("begun", "command-ended")
 RECORDED = ("record-written", "record-synced", "record-renamed")
 IN_THE_COMMAND = ("command-recorded", "command-about-to-run")
 IN_FENCE = ("fence-written", "fence-placed")
-ELSEWHERE = ("cancel-recorded", "floor-raised", "operation-set-aside", "store-written", "time-is-up")
+ELSEWHERE = (
+    "fence-before-steps", "cancel-recorded", "floor-raised", "operation-set-aside", "store-written", "time-is-up",
+)  # fmt: skip
 OF_RUN = (*BEFORE_GATE, *BEFORE_BEGIN, *BEGUN, *RECORDED, *IN_THE_COMMAND)
 TURNS = [(step, SHELLS[index % len(SHELLS)]) for index, step in enumerate(OF_RUN)]
 OTHER_TURNS = [(step, shell) for step in OF_RUN for shell in SHELLS if (step, shell) not in TURNS]
