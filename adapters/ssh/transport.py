@@ -57,6 +57,20 @@ _SAID: dict[str, str] = {
 }
 
 
+_NOT_FOUND = 127
+"""What shells give where they do not find a program. A command may give it, too: it is no proof that nothing ran."""
+_REASONS: dict[str, str] = {
+    "lock_busy": "another command holds its lock; `gateway host unlock {host} {lock} --reason TEXT` shows who",
+    "store_write": "the host could not write in its store; `gateway host check {host}` says why",
+    "store_mismatch": "the store there is not the declared one, or another user's; see `gateway host check {host}`",
+    "below_gc_floor": "it is older than what the host still keeps records of, and such late ones are refused",
+    "payload_digest": "what arrived at the host was not what was sent",
+    "no_digest_tool": "the host has no program for digests; `gateway host check {host}` names what is missing",
+    "launch_failed": "the host could not start the command; `gateway host check {host}` looks at what it needs",
+}
+"""What the runner's reasons mean. `fence` is left out: that is our own doing."""
+
+
 class RunnerTransport:
     """Implements `adapters.contract.HostTransport` on top of sessions.
 
@@ -194,7 +208,7 @@ def observation_of(exchange: HostExchange, seen: SshObservation, answer: Answer 
             told = _answered(bare, exchange, replace(answer, phase=RemotePhase.UNVERIFIABLE))
             return replace(told, summary="the host holds an earlier attempt of it, which may have run")
         case Meaning.NEVER_RAN | Meaning.LAUNCHED_NOTHING if exchange.verb is HostVerb.RUN:
-            reason = (answer.reason or "").replace("_", " ")
+            reason = _reason(exchange, answer)
             reply = (("Phase", answer.phase.value), ("Reason", answer.reason or ""))
             refused = f"the host did not run it and will not: {reason}"
             return replace(bare, nothing_left=True, headers=reply, summary=refused)
@@ -205,7 +219,7 @@ def observation_of(exchange: HostExchange, seen: SshObservation, answer: Answer 
         case Meaning.CONFLICT:
             return replace(bare, contradictions=("the host holds another command under this operation",))
         case _:
-            return replace(bare, summary=f"the host's answer is no evidence: {answer.reason or answer.phase.value}")
+            return replace(bare, summary=f"the host's answer is no evidence: {_reason(exchange, answer)}")
 
 
 def _bare(seen: SshObservation) -> Observation:
@@ -232,7 +246,9 @@ def _answered(bare: Observation, exchange: HostExchange, answer: Answer) -> Obse
     ended = answer.fields.get("exit")
     phase = RemotePhase.EXITED if ended is not None else answer.phase
     word = _TAKEN_UP if phase is RemotePhase.RUNNING and answer.fields["begun"] is False else phase.value
-    said = f"the command ended with exit status {ended}" if ended is not None else _SAID[word]
+    said = _end(answer) if ended is not None else _SAID[word]
+    if phase is RemotePhase.FENCED and answer.reason in _REASONS:
+        said = f"{said}: {_reason(exchange, answer)}"
     if phase is RemotePhase.RUNNING and exchange.verb is HostVerb.CANCEL:
         said = f"the host noted that it is no longer wanted, and sent {exchange.signal}; its end is still to come"
     content: dict[str, Any] = {
@@ -252,6 +268,25 @@ def _answered(bare: Observation, exchange: HostExchange, answer: Answer) -> Obse
         headers if ended is None else (*headers, ("Exited", str(ended))),
         0 if ended is None else int(ended),
     )
+
+
+def _end(answer: Answer) -> str:
+    """How a command ended, with what its record says of why."""
+    ended = f"ended with exit status {answer.fields['exit']}"
+    if answer.fields.get("timed_out"):
+        return f"the command was told to stop because it reached its time limit, and {ended}"
+    if answer.fields.get("cancel_asked"):
+        return f"the command was told to stop because it was cancelled, and {ended}"
+    if answer.fields["exit"] == _NOT_FOUND:
+        return f"the command {ended}: a program was not found, itself or one that it calls"
+    return f"the command {ended}"
+
+
+def _reason(exchange: HostExchange, answer: Answer) -> str:
+    """The runner's word for why as words for people, with what to do next."""
+    word = answer.reason or answer.phase.value
+    names = {"host": exchange.target.name, "lock": exchange.lock or "LOCK"}
+    return _REASONS.get(word, word.replace("_", " ")).format_map(names)
 
 
 def _described(bare: Observation, answer: Answer) -> Observation:

@@ -5,6 +5,7 @@ Nothing here follows from a timer alone except `unresolved`: the recovery deadli
 
 from dataclasses import replace
 
+from gateway.core.command import STATUS
 from gateway.core.draft import Draft, sentence, undone_basis
 from gateway.core.events import Polled, Probed, Sighting
 from gateway.core.reconcile.absence import weigh
@@ -13,7 +14,7 @@ from gateway.core.repeat import may_repeat, same_key_refusal
 from gateway.core.steps import finished, never_ran
 from gateway.core.transitions import IllegalMoveError
 from gateway.core.waits import backoff_seconds, due_ms
-from gateway.model.action import Resend
+from gateway.model.action import Action, Resend
 from gateway.model.evidence import Finding, Source
 from gateway.model.operation import AMBIGUOUS_STANDINGS, Executed, Failure, Operation, Standing, State
 from gateway.model.problem import ensure
@@ -171,12 +172,22 @@ def _failed_there(draft: Draft, event: str, sighting: Sighting) -> None:
     draft.settle_attempts(Standing.SETTLED)
     executed = sighting.executed or Executed.YES
     basis = "handle" if event == "polled" else "probe"
+    who = "host" if draft.action.service.host is not None else "service"
     detail = {
-        Executed.NO: "The service says that it failed before anything was done.",
-        Executed.YES: "The service carried it out and says that it failed.",
-        Executed.UNKNOWN: "The service says that it failed, and not how far it came.",
+        Executed.NO: f"The {who} says that it failed before anything was done.",
+        Executed.YES: f"The {who} carried it out and says that it failed.",
+        Executed.UNKNOWN: f"The {who} says that it failed, and not how far it came.",
     }[executed]
+    if _by_the_runner(draft.action):
+        # The record says more than that it failed: why it ended, or why it never began.
+        detail = f"{detail} {sentence(sighting.detail.removesuffix(f': {sighting.finding.value}'))}"
     draft.fail(event, basis, executed, Failure("failed_there", detail))
+
+
+def _by_the_runner(action: Action) -> bool:
+    """Whether a look asks the runner's own record, and no status command."""
+    look = action.reconcile
+    return action.service.host is not None and look is not None and look.request.method == STATUS
 
 
 def _fence_found(draft: Draft, sighting: Sighting) -> None:

@@ -52,6 +52,12 @@ def _step_at_end(operation: Operation) -> Next:
 
 def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
     """What happened, what not to do, what to do next. `now_ms` is wall-clock milliseconds since the Unix epoch."""
+    told = _guidance(operation, action, now_ms)
+    # Whoever looks after a command looks at a host.
+    return told if action.service.host is None else told.replace("service", "host")
+
+
+def _guidance(operation: Operation, action: Action, now_ms: int) -> str:
     match operation.state:
         case State.HELD:
             return (
@@ -281,6 +287,11 @@ def _failed(operation: Operation, action: Action) -> str:
             f"It was carried out in part and goes no further: {done} of its {len(action.steps)} steps"
             f" {'has' if done == 1 else 'have'} finished; `steps` and its error say what became of each. Do not send"
             " the same again, for it would begin at the first step; a person decides how to finish or undo it."
+        )
+    if operation.executed is Executed.YES and _told(operation) in {_Told.SENT, _Told.HEARD}:
+        return (
+            "It was told to stop and has ended there without success, so it may have left traces. Do not send the same"
+            " again; its error says how it ended, and a person can tell what is left."
         )
     if operation.executed is Executed.YES:
         return (

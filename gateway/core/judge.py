@@ -148,15 +148,18 @@ def _declared(action: Action, operation: Operation, observation: Observation, re
         return Judgement(Reading.SUCCESS, "the service's own answer", status)
     if read.hits(action.failed):
         # Of a job every attempt means the same places, so the record of a step speaks for all of them.
-        return _failed(status, alone=read.setting.alone or bool(action.steps))
+        how = observation.summary if action.service.host is not None else ""
+        return _failed(status, how, alone=read.setting.alone or bool(action.steps))
     return None
 
 
-def _failed(status: int | None, *, alone: bool) -> Judgement:
+def _failed(status: int | None, how: str, *, alone: bool) -> Judgement:
+    """`how` it failed: a host's record says more than its exit status, for example that it was told to stop."""
     if not alone:
         # It speaks of this attempt only; another one may have run as well.
-        return Judgement(Reading.DOUBT, f"it failed with {status}; another attempt may have run too", status)
-    return Judgement(Reading.FAILED, f"it was carried out and failed with {status}", status)
+        how = how or f"it failed with {status}"
+        return Judgement(Reading.DOUBT, f"{how}; another attempt may have run too", status)
+    return Judgement(Reading.FAILED, how or f"it was carried out and failed with {status}", status)
 
 
 def _refusal(action: Action, read: _Read) -> Judgement | None:

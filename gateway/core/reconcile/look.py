@@ -50,17 +50,19 @@ def read_rules(
 
 def _told(observation: Observation) -> str:
     # A host's answer has an exit status or none in this place, and a sentence of its own.
-    status = observation.status
-    return observation.summary if (status or 0) < _HTTP_STATUS_MIN else f"the service answered {status}"
+    return observation.summary if _from_a_host(observation) else f"the service answered {observation.status}"
 
 
 def _unread(observation: Observation) -> str:
-    status = observation.status
-    return (
-        f"{observation.summary}; no rule fits"
-        if (status or 0) < _HTTP_STATUS_MIN
-        else f"answer {status} matches no rule"
-    )
+    if _from_a_host(observation):
+        return f"{observation.summary}; no rule fits"
+    return f"answer {observation.status} matches no rule"
+
+
+def _from_a_host(observation: Observation) -> bool:
+    """Exit statuses reach to 255, so one alone may look like HTTP's; beside it the host says that it is one."""
+    status = observation.status or 0
+    return status < _HTTP_STATUS_MIN or observation.header("Exited") == str(status)
 
 
 def _state_doubt(operation: Operation, finding: Finding) -> str | None:

@@ -314,6 +314,50 @@ async def test_what_a_run_that_gave_no_end_proves(
     assert not (seen.nothing_left and seen.bytes_written)
 
 
+@pytest.mark.parametrize(
+    ("verb", "phase", "reason", "words"),
+    [
+        (HostVerb.RUN, "fenced", "lock_busy", "another command holds its lock; `gateway host unlock"),
+        (HostVerb.STATUS, "fenced", "lock_busy", "another command holds its lock; `gateway host unlock"),
+        (HostVerb.RUN, "refused", "store_write", "could not write in its store; `gateway host check web-1`"),
+        (
+            HostVerb.RUN,
+            "refused",
+            "store_mismatch",
+            "not the declared one, or another user's; see `gateway host",
+        ),
+        (HostVerb.STATUS, "refused", "store_mismatch", "`gateway host check web-1`"),
+        (HostVerb.RUN, "refused", "no_digest_tool", "names what is missing"),
+    ],
+)
+async def test_why_a_host_refused_is_told_in_words_with_what_to_do(
+    verb: HostVerb, phase: str, reason: str, words: str
+) -> None:
+    seen = await told(verb, phase, **(OURS if phase == "fenced" else {}), reason=reason)
+
+    assert words in seen.summary
+    assert reason.replace("_", " ") not in seen.summary
+
+
+@pytest.mark.parametrize(
+    ("signs", "words"),
+    [
+        (
+            {"exit": 143, "cancel_asked": True},
+            "told to stop because it was cancelled, and ended with exit status 143",
+        ),
+        ({"exit": 143, "timed_out": True}, "because it reached its time limit, and ended with exit status 143"),
+        ({"exit": 127}, "ended with exit status 127: a program was not found, itself or one that it calls"),
+        ({"exit": 3}, "the command ended with exit status 3"),
+    ],
+)
+async def test_how_a_command_ended_is_told(signs: dict[str, Any], words: str) -> None:
+    seen = await told(HostVerb.STATUS, "exited", **{**OURS, **CLAIMED, "ended": 9, "lock_number": 0, **signs})
+
+    assert seen.header("Exited") == str(signs["exit"])
+    assert seen.summary.endswith(words)
+
+
 @pytest.mark.parametrize("phase", ["running", "unverifiable"])
 async def test_what_still_runs_is_a_whole_answer_without_an_end(phase: str) -> None:
     more = {"supervised": True} if phase == "running" else {}

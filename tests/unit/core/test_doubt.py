@@ -5,16 +5,21 @@ from typing import Any
 
 import pytest
 
+from adapters.contract import Observation
 from gateway.core.agenda import Act, next_item
+from gateway.core.draft import sentence
 from gateway.core.events import DeadlinePassed, Polled, Probed, Restarted, Sighting
+from gateway.core.reconcile.look import read_probe
 from gateway.core.transitions import IllegalMoveError
 from gateway.model.action import Reconcile, ReplayAfter5xx
 from gateway.model.evidence import Finding
 from gateway.model.operation import Executed, Standing, State
+from tests.unit.catalog.commands import compiled
 from tests.unit.core.builders import (
     ACCEPTED,
     BEGIN,
     LOOK_UP,
+    OP_ID,
     SAME_KEY,
     STATE,
     T0,
@@ -25,6 +30,7 @@ from tests.unit.core.builders import (
     operation,
     read,
 )
+from tests.unit.core.jobs import told
 from tests.unit.core.stories import HANDLE, accepted, followed, looked_up, lost_lease, plain, same_key, unresolved
 
 OK, FAILED, BUSY, ABSENT = Finding.EXECUTED_OK, Finding.EXECUTED_FAILED, Finding.IN_PROGRESS, Finding.ABSENT
@@ -65,6 +71,38 @@ def test_a_failure_is_told_as_far_as_the_service_told_it(executed: Executed, det
 
     assert failure is not None
     assert failure.detail == detail
+
+
+STOPPED = "the command was told to stop because it was cancelled, and ended with exit status 143"
+BUSY_LOCK = "the host says that it never ran and never will: another command holds its lock"
+
+
+@pytest.mark.parametrize(
+    ("seen", "ending", "detail"),
+    [
+        (replace(told("exited", 143, operation=OP_ID), summary=STOPPED), "yes", STOPPED),
+        (replace(told("fenced", operation=OP_ID, reason="lock_busy"), summary=BUSY_LOCK), "no", BUSY_LOCK),
+    ],
+)
+def test_a_failure_on_a_host_says_why_by_the_runners_own_record(seen: Observation, ending: str, detail: str) -> None:
+    story = Story(compiled()).in_doubt()
+    look = story.action.reconcile
+    assert look is not None
+    sighting = read_probe(look, story.operation, seen, {"operation_id": OP_ID})
+    story.tell(Probed(sighting, story.now.wall_ms, story.now.boot_ms))
+
+    failure = story.operation.failure
+    assert failure is not None
+    assert (story.ending[:2], failure.code) == (("failed", ending), "failed_there")
+    assert failure.detail.startswith("The host ")
+    assert failure.detail.endswith(sentence(detail))
+
+
+def test_a_command_that_answered_itself_says_how_it_ended() -> None:
+    failure = Story(compiled()).send(replace(told("exited", 143), summary=STOPPED)).operation.failure
+
+    assert failure is not None
+    assert (failure.code, failure.detail, failure.status) == ("failed_there", sentence(STOPPED), 143)
 
 
 def test_success_by_state_is_marked() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from adapters.contract import HostVerb
 from gateway.core.events import Cancelled, CancelObserved, DeadlinePassed, Followed, HeadSeen, Polled, Sighting
 from gateway.core.guidance import Next, guidance, next_step
-from gateway.model.action import Marker
+from gateway.model.action import Action, Marker
 from gateway.model.evidence import Finding
 from gateway.model.operation import (
     Attempt,
@@ -21,6 +21,7 @@ from gateway.model.operation import (
     Standing,
     State,
 )
+from tests.unit.catalog.commands import compiled
 from tests.unit.core.builders import (
     ACCEPTED,
     BEGIN,
@@ -36,7 +37,7 @@ from tests.unit.core.builders import (
     read,
     statuses,
 )
-from tests.unit.core.jobs import JobStory, MemoryHost, at, job
+from tests.unit.core.jobs import JobStory, MemoryHost, at, job, told
 from tests.unit.core.stories import (
     ATTEST_ERROR,
     ATTEST_SUCCESS,
@@ -69,6 +70,10 @@ def _lost_step() -> Story:
 
 def _job_in_doubt() -> JobStory:
     return JobStory.on(at(HostVerb.RUN, "restart", "before")).run_attempt()
+
+
+def _command() -> Action:
+    return compiled()
 
 
 def _superseded() -> Story:
@@ -135,6 +140,12 @@ SITUATIONS: dict[str, Callable[[], Story]] = {
     "a job in doubt, being told to stop": lambda: _job_in_doubt().tell(CANCEL),
     "a job in doubt, told to stop": lambda: _job_in_doubt().tell(CANCEL, CancelObserved(2, answer(0), fenced=False)),
     "a job in doubt, not reached to be told": lambda: _job_in_doubt().tell(CANCEL, CancelObserved(2, UNSENT, None)),
+    "failed, after it was told to stop": lambda: (
+        Story(_command())
+        .tell(BEGIN, CANCEL, CancelObserved(2, told("running"), fenced=False))
+        .observe(told("exited", 143), attempt=1)
+    ),
+    "failed on a host": lambda: Story(_command()).send(told("exited", 3)),
     "unresolved on a host": unresolved_on_host,
     "succeeded by its answer": lambda: plain().send(answer(201)),
     "succeeded, answer of the wrong form": _bad_output,
