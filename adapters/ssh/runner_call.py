@@ -72,8 +72,9 @@ class RunnerCall:
     """`list` and `collect`: how many operations at most."""
 
     def __post_init__(self) -> None:
+        if not _PATH.fullmatch(self.store):
+            raise UnfitCall(f"{self.store!r} is no absolute path of letters, digits and . _ @ + - without a ..")
         for name, value, form in (
-            ("store", self.store, _PATH),
             ("nonce", self.nonce, _TOKEN),
             ("store_id", self.store_id, _NAME),
             ("operation", self.operation, _NAME),

@@ -108,6 +108,12 @@ def test_a_call_that_the_runner_would_not_take_is_refused_here(fields: dict[str,
         _call(**fields)
 
 
+@pytest.mark.parametrize("store", ["relative", "/", "/a b", "/a/../b"])
+def test_a_store_that_is_no_absolute_path_is_said_to_be_none(store: str) -> None:
+    with pytest.raises(UnfitCall, match="is no absolute path"):
+        _call(store=store)
+
+
 def test_a_boundary_that_occurs_in_the_text_or_is_none_is_refused() -> None:
     call = _call(command=command_of(["echo", BOUNDARY]))
 
