@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.console import Console
 
 from gateway.surfaces.cli.administering import administer
 from gateway.surfaces.cli.asking import ask, client_of, segment
@@ -201,10 +202,16 @@ def _submit(context: Context, name: str, deed: str, body: dict[str, Any]) -> NoR
     if context.as_json:
         context.print_json(document)
     else:
-        print_operation(context.out, document)
-        for line in said(document):
-            context.out.print(f"  the host: {line}", markup=False)
+        print_done(context.out, document)
     raise typer.Exit(exit_code(document))
+
+
+def print_done(out: Console, document: dict[str, Any]) -> None:
+    """What was done on a host. What it printed are the runner's answers: told in words, not once more as they came."""
+    answers = said(document)
+    print_operation(out, {**document, "result": None} if answers else document)
+    for line in answers:
+        out.print(f"  the host: {line}", markup=False)
 
 
 def said(document: dict[str, Any]) -> list[str]:

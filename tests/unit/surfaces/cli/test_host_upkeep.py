@@ -1,10 +1,12 @@
 """What a person reads before a lock is set aside, and what the host's own words come to."""
 
 import pytest
+from rich.console import Console
 
 from gateway.surfaces.cli.context import Exit
-from gateway.surfaces.cli.host_upkeep import said
+from gateway.surfaces.cli.host_upkeep import print_done, said
 from tests.unit.surfaces.cli.conftest import Program
+from tests.unit.surfaces.cli.test_render import document
 from tests.unit.surfaces.door import Home
 
 
@@ -18,6 +20,16 @@ def test_the_hosts_answers_are_told_without_what_a_login_prints() -> None:
         "attempt 2, phase fenced, reason fence"
     ]
     assert said({"result": None}) == []
+
+
+def test_what_the_runner_answered_is_told_in_words_and_not_as_it_came() -> None:
+    out = Console(record=True, width=200, highlight=False, color_system=None)
+    frame = '@gw1 op_1 {"v": 1, "phase": "fenced", "attempt": 1, "reason": "fence", "store_id": "s"}\n'
+    print_done(out, document(result={"stdout": {"text": frame, "tail": ""}}))
+
+    text = out.export_text()
+    assert "the host: attempt 1, phase fenced, reason fence" in text
+    assert "@gw1" not in text
 
 
 def test_a_job_that_has_begun_is_said_to_be_one_and_what_to_fence_is_named() -> None:
