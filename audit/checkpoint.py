@@ -82,6 +82,10 @@ class PublishRefused(LogError):
     """A checkpoint exists that the log's files do not lead up to: they were cut, rolled back or rewritten."""
 
 
+class RolledBack(PublishRefused):
+    """The files that are there tell of a smaller or another tree than one that the log's own key signed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """What was signed, and the anchors that did not take it with the reason."""
@@ -247,9 +251,9 @@ class Publisher:
             follower.advance(checkpoint.size)
             if follower.tree.size < checkpoint.size:
                 reason = f"the files hold {follower.tree.size} entries, a checkpoint of {checkpoint.size} exists"
-                raise PublishRefused(f"{reason}: the log was cut or rolled back")
+                raise RolledBack(f"{reason}: the log was cut or rolled back")
             if follower.tree.root() != checkpoint.root:
-                raise PublishRefused(f"the first {checkpoint.size} entries differ from those signed before")
+                raise RolledBack(f"the first {checkpoint.size} entries differ from those signed before")
         return follower
 
     def _known(self) -> list[Checkpoint]:

@@ -19,6 +19,7 @@ from gateway.engine.journal import Journal
 from gateway.engine.keys import check_names
 from gateway.engine.log_keys import KeyFile
 from gateway.engine.log_opening import ORIGIN_META, QUARANTINE_META, next_origin
+from gateway.engine.log_rollback import is_rollback
 from gateway.engine.reimport import Reimport, Reimported, read_logs
 from gateway.engine.revive import Revival
 from gateway.engine.vaultkey import create_vault_key
@@ -30,6 +31,10 @@ from gateway.store.port import Record, Refused
 from gateway.surfaces.cli.composition import Initialised, InitOptions
 
 CALLER = "agent-a"
+_NOT_HERE = (
+    " The log itself was rolled back: what came after this copy is in no file here, so nothing keeps it from being done"
+    " a second time."
+)
 
 
 async def found(options: InitOptions, environment: Mapping[str, str], clock: Clock, chance: Chance) -> Initialised:
@@ -125,7 +130,10 @@ async def go_on(
         await _leave_the_old_log(settings, environment, chance, clock)
     async with open_office(settings, environment, clock, chance) as office:
         if office.quarantine is None and not accept_loss:
-            return "Nothing to recover: store and audit log agree, and no writes are held."
+            return (
+                "Nothing to recover: store, audit log and its checkpoints agree, and no writes are held. If a witness"
+                " refuses the log as rolled back, add `--accept-loss`."
+            )
         done = await _take_back(office, clock, chance, key)
         body = {
             "at": clock.wall_ms(),
@@ -137,9 +145,10 @@ async def go_on(
         }
         await office.store.put_meta(QUARANTINE_META, None, (Record("quarantine_lifted", body),))
         vkey = str(office.log_keys.signer.key)
+    missing = _NOT_HERE if is_rollback(office.quarantine) else ""
     return (
-        f"{_said(done, log_read=key is not None)} Writes go on. The audit log is {office.origin}; pin its key in your"
-        f" trust policy: log {vkey}"
+        f"{_said(done, log_read=key is not None)}{missing} Writes go on. The audit log is {office.origin}; pin its key"
+        f" in your trust policy: log {vkey}"
     )
 
 

@@ -46,6 +46,8 @@ class Answer:
     anchor: str
     taken: Taken
     detail: str = ""
+    contradicts: bool = False
+    """It has seen a larger or another tree of this log than ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from audit.checkpoint import Published, PublishRefused
+from audit.checkpoint import Published, PublishRefused, RolledBack
 from audit.disk import LogError
 from audit.epochs import EpochKeys
 from audit.export import ExportFailed, Row
@@ -38,6 +38,14 @@ RETENTION_SECONDS = 3600.0
 
 _FILES, _CHECKPOINT, _SEAL_KEY, _COSIGNATURES = "files", "checkpoint", "seal key", "cosignatures"
 _RETENTION, _ROOM = "retention", "room"
+_BY_ANCHOR = (
+    "Stop the gateway. If another copy of its folder is newer or runs elsewhere, keep that one; if not, start this one"
+    " again, which holds writes until `gateway recover`."
+)
+_BY_WITNESS = (
+    "Stop the gateway. If another copy of its folder is newer or runs elsewhere, keep that one; if not,"
+    " `gateway recover --accept-loss` goes on under a new log."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,8 @@ class LogKeeper:
         self._retaining: asyncio.Task[int | LogError | OSError] | None = None
         self._moved_boot_ms = self._retain_boot_ms = clock.boot_ms()
         self._hurried = False
+        self._contradicted: dict[str, str] = {}
+        """Who has seen a larger or another tree of this log, each with what to say to whoever wants to act."""
         self.lag_frames = 0
         """Frames that were waiting when the exporter last looked."""
 
@@ -130,6 +140,9 @@ class LogKeeper:
         failed = self._told.get(_FILES)
         if failed is not None:
             return f"The audit log's files cannot be written ({failed})."
+        for reason in self._contradicted.values():
+            # What is done now may have been done already, by what this folder does not know of.
+            return reason
         if _ROOM in self._told:
             # What is kept for the segment at hand is for the outcomes of what is under way.
             return "The audit log's disk is nearly full."
@@ -251,6 +264,8 @@ class LogKeeper:
         try:
             published = await asyncio.to_thread(self._publisher.publish, durable_size)
         except PublishRefused as refused:
+            if isinstance(refused, RolledBack):
+                self._contradicted[_CHECKPOINT] = f"The audit log is not the one signed for: {refused}. {_BY_ANCHOR}"
             self._unwell(_CHECKPOINT, "audit_checkpoint_refused", str(refused))
             return
         except SilentSink as silent:
@@ -259,6 +274,7 @@ class LogKeeper:
         except OSError as error:
             self._unwell(_CHECKPOINT, "audit_checkpoint_failed", error.strerror or str(error))
             return
+        self._contradicted.pop(_CHECKPOINT, None)
         self._well(_CHECKPOINT)
         keys = self._anchoring.keys
         if keys is not None:
@@ -338,7 +354,10 @@ class LogKeeper:
     def _hear(self, published: Published, answers: Sequence[Answer]) -> None:
         """Tell people of anchors that did not take it, and have the writer record what each did."""
         for answer in answers:
+            if answer.contradicts:
+                self._contradicted[answer.anchor] = f"{answer.anchor} {answer.detail} {_BY_WITNESS}"
             if answer.taken is Taken.TAKEN:
+                self._contradicted.pop(answer.anchor, None)
                 self._well(answer.anchor)
             elif answer.taken is Taken.REFUSED:
                 self._unwell(answer.anchor, "audit_anchor_refused", f"{answer.anchor}: {answer.detail}")

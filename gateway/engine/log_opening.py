@@ -21,13 +21,15 @@ from audit.note import NoteSigner
 from audit.patience import PatientExporter, PatientPublisher
 from audit.recover import JoinState
 from audit.seal import Sealer, SegmentLimits
+from audit.trust import TrustPolicy
 from gateway.engine.anchoring import AnchorFolder, Cosigners, NotedSealer, witnessed_size, witnesses_of
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.log_keeper import Anchoring
-from gateway.engine.log_keys import LOG_KEYS_META, Bench, KeyFile, LogKeys, held_keys, publisher_of
+from gateway.engine.log_keys import LOG_KEYS_META, Bench, KeyFile, LogKeys, held_keys, policy_of, publisher_of
 from gateway.engine.log_retention import LogRetention, Shelf
-from gateway.engine.log_start import end_of, find_log, reader_changes, say_loss, seal_keys, start_log
+from gateway.engine.log_rollback import contradiction
+from gateway.engine.log_start import Found, end_of, find_log, reader_changes, say_loss, seal_keys, start_log
 from gateway.engine.ports import Points
 from gateway.settings import Settings
 from gateway.store.lock import open_private
@@ -146,14 +148,27 @@ async def _find(settings: Settings, paths: LogPaths, store: Store, chance: Chanc
                 " was started or changed. Keep both as evidence; `gateway recover --accept-loss` goes on under a new"
                 " name."
             )
-        if found.join.state is JoinState.AHEAD:
+        older = found.join.reason if found.join.state is JoinState.AHEAD else None
+        if older is None:
+            policy = policy_of(KeyFile(paths.log_key), origin, await store.meta(LOG_KEYS_META))
+            older = _rolled_back(settings, policy, found, directory, origin)
+        if older is not None:
             exporter.close()
-            reason = found.join.reason
+            reason = older
             origin, directory, exporter = await _new_origin(settings, paths, store, chance, reason)
             begins, changes, head = say_loss(found.files, found.head), (), None
         elif not found.files.size and head is None and found.earlier is not None:
             begins = say_loss(found.earlier, end_of(_log_of(paths, found.earlier.origin), found.earlier.origin))
     return _Place(origin, directory, exporter, boot_id, recipients, head, begins, changes, reason)
+
+
+def _rolled_back(
+    settings: Settings, policy: TrustPolicy, found: Found, directory: DiskDirectory, origin: str
+) -> str | None:
+    """Why the whole folder is not the newest there was, as far as a checkpoint of its log tells; or None."""
+    places: list[tuple[str, DiskDirectory]] = [(f"the log's own folder {directory.path}", directory)]
+    places += [(f"the anchor {anchor.path}", anchor) for anchor in _anchors(settings, origin)]
+    return contradiction(directory, found.head or Head.empty(origin), found.rows, policy.logs, places)
 
 
 @contextmanager
@@ -217,7 +232,7 @@ def _cosigners(settings: Settings, directory: DiskDirectory, clock: Clock) -> Co
 async def _new_origin(
     settings: Settings, paths: LogPaths, store: Store, chance: Chance, reason: str
 ) -> tuple[str, DiskDirectory, PatientExporter]:
-    """The store is older than its log: go on under a new name, hold writes, and leave the old files as they are."""
+    """Store or log are older than is known of them: hold writes, under a new name, and leave the old files alone."""
     origin = next_origin(settings, paths, chance)
     await store.put_meta(ORIGIN_META, origin.encode(), ())
     await store.put_meta(QUARANTINE_META, reason.encode(), ())
@@ -236,11 +251,16 @@ def next_origin(settings: Settings, paths: LogPaths, chance: Chance) -> str:
     file = KeyFile(paths.log_key)
     taken = {signer.name for signer in file.read()}
     number = 2
-    while f"{settings.audit.origin}/{number}" in taken:
+    while f"{settings.audit.origin}/{number}" in taken or _has_been(settings, f"{settings.audit.origin}/{number}"):
         number += 1
     origin = f"{settings.audit.origin}/{number}"
     file.add(NoteSigner.generate(origin, chance.bytes))
     return origin
+
+
+def _has_been(settings: Settings, origin: str) -> bool:
+    """Whether an anchor has heard of that log: a folder restored from a copy has forgotten what it was called later."""
+    return any(anchor_folder(Path(anchor), settings, origin).exists() for anchor in settings.audit.anchors)
 
 
 def _recipients(settings: Settings) -> list[Recipient]:

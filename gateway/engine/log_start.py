@@ -39,6 +39,8 @@ class Found:
     """Where the store saw the end of another log, which this one follows."""
     readers: bytes | None = None
     """Digest of the list to which the newest segment is sealed; None if there is none, or it cannot be read."""
+    rows: Sequence[Row] = ()
+    """What the store has of it that may not be in the files yet."""
 
 
 async def find_log(store: Store, directory: Directory, origin: str, boot_id: str) -> Found:
@@ -55,7 +57,8 @@ async def find_log(store: Store, directory: Directory, origin: str, boot_id: str
     if head is not None and head.origin != origin:
         head, earlier = None, head
     files = files_head(directory, origin)
-    return Found(check_join(files, rows, head), head, recoveries, files, earlier, _readers(directory, rows))
+    readers = _readers(directory, rows)
+    return Found(check_join(files, rows, head), head, recoveries, files, earlier, readers, rows)
 
 
 def _readers(directory: Directory, rows: Sequence[Row]) -> bytes | None:

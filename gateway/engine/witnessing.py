@@ -60,7 +60,8 @@ class Witnesses:
             self._put_off()
             return Cosigned("", tuple(Answer(f"witness {name}", Taken.NOT_REACHED, reason) for name in self._witnesses))
         lines, answers = self._taken(published, gathered.lines)
-        answers += [_refused(refusal) for refusal in gathered.refusals if refusal.witness not in self._have]
+        size = published.checkpoint.size
+        answers += [_refused(refusal, size) for refusal in gathered.refusals if refusal.witness not in self._have]
         if len(self._have) < len(self._witnesses):
             self._put_off()
         else:
@@ -87,12 +88,22 @@ class Witnesses:
         self._pause_seconds = min(self._pause_seconds * 2, AGAIN_SECONDS_MAX)
 
 
-def _refused(refusal: Refusal) -> Answer:
+def _refused(refusal: Refusal, size: int) -> Answer:
     if not refusal.reached:
         return Answer(f"witness {refusal.witness}", Taken.NOT_REACHED, refusal.reason)
     conflict = refusal.reason.startswith(("answered 409", "answered 422"))
     reason = f"{refusal.reason}.{_ROLLED_BACK}" if conflict else refusal.reason
-    return Answer(f"witness {refusal.witness}", Taken.REFUSED, reason)
+    return Answer(f"witness {refusal.witness}", Taken.REFUSED, reason, contradicts=_contradicts(refusal.reason, size))
+
+
+def _contradicts(reason: str, size: int) -> bool:
+    """Whether a witness has seen more than `size` entries, or others. One that saw fewer may just have been asked by
+    two at once.
+    """
+    seen = reason.removeprefix("answered 409: ")
+    if seen == reason:
+        return reason.startswith("answered 422")
+    return seen.isascii() and seen.isdecimal() and int(seen) >= size
 
 
 def _session() -> ClientSession:

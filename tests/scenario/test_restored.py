@@ -325,3 +325,88 @@ async def test_a_key_that_does_not_open_the_log_lifts_nothing(
     assert "Traceback" not in refused.stderr
     async with home.running() as api:
         await check_held(api)
+
+
+# -- the whole folder: database, log and keys together ------------------------------------------------------------
+
+
+def put_back(home: Home, kept: Path) -> None:
+    shutil.rmtree(home.data)
+    shutil.copytree(kept, home.data)
+
+
+async def lose_the_last_call(home: Home, service: DeployService, kept: Path) -> Document:
+    """A call, a copy of everything but the anchors, one more call; then the copy is put back. All by processes."""
+    home.configure({"deploys": service.url}, ACTIONS)
+    async with home.process() as api:
+        await api.begin("deploy", name="before", key="call-before", wait=10)
+        api.send(signal.SIGTERM)
+        assert await api.ended() == 0
+    shutil.copytree(home.data, kept)
+    async with home.process() as api:
+        lost = await api.begin("deploy", name="lost", key="call-lost", wait=10)
+        assert lost["outcome"] == "success"
+        api.send(signal.SIGTERM)
+        assert await api.ended() == 0
+    put_back(home, kept)
+    return lost
+
+
+async def test_a_whole_folder_that_is_older_than_its_anchor_holds_writes_and_sends_nothing_twice(
+    home: Home, service: DeployService, tmp_path: Path
+) -> None:
+    await lose_the_last_call(home, service, tmp_path / "kept")
+    old = digests(home.log_folder())
+    async with home.process() as api:
+        again = await api.submit("deploy", name="lost", key="call-lost", wait=5)
+        assert (again.status, again.document["code"]) == (503, "quarantined")
+        assert (await api.begin("read", name="staging", wait=10))["outcome"] == "success"
+        api.send(signal.SIGTERM)
+        assert await api.ended() == 0
+    assert len(sends(service.ledger.entries)) == 2
+    assert digests(home.log_folder()) == old
+    started = [record for record in home.records(SECOND) if record["ev"] == "started"]
+    assert all("rolled back or forked" in record["quarantine"] for record in started)
+    assert "writes are held: the log was rolled back" in home.run("doctor").stdout
+
+    said = recover_with_key(home)
+    assert "nothing keeps it from being done a second time" in said
+    assert SECOND in said
+    assert "Nothing to recover" in home.run(*RECOVER).stdout
+    async with home.running() as api_again:
+        assert (await api_again.begin("deploy", name="new", key="call-new", wait=10))["outcome"] == "success"
+    verified(home, SECOND)
+
+    # The same copy is put back once more: the name that it gave itself then is taken.
+    put_back(home, tmp_path / "kept")
+    assert f"{ORIGIN}/3" in home.run(*RECOVER).stdout
+
+
+async def test_a_clone_that_went_its_own_way_holds_writes(home: Home, service: DeployService, tmp_path: Path) -> None:
+    """Two folders wrote different entries at the same places, and share an anchor."""
+    await lose_the_last_call(home, service, tmp_path / "kept")
+    aside = home.folder / "anchors-aside"
+    (home.folder / "anchors").rename(aside)
+    (home.folder / "anchors").mkdir()
+    async with home.running() as api:
+        for number in range(20):
+            await api.begin("deploy", name=f"clone-{number}", wait=10)
+    shutil.rmtree(home.folder / "anchors")
+    aside.rename(home.folder / "anchors")
+    async with home.running() as api:
+        answer = await api.submit("deploy", name="new", key="call-new")
+        assert (answer.status, answer.document["code"]) == (503, "quarantined")
+    started = [record for record in home.records(SECOND) if record["ev"] == "started"]
+    assert "made of others than those of this log" in started[0]["quarantine"]
+
+
+async def test_a_start_after_a_kill_is_no_rollback(home: Home, service: DeployService) -> None:
+    quick = {"seal_interval_seconds": 0.05, "checkpoint_interval_seconds": 0.05}
+    home.configure({"deploys": service.url}, ACTIONS, audit=quick)
+    for number in range(3):
+        async with home.process() as api:
+            await api.begin("deploy", name=f"n-{number}", key=f"call-{number}", wait=10)
+            await api.kill()
+    async with home.running() as last:
+        assert (await last.begin("deploy", name="new", key="call-new", wait=10))["outcome"] == "success"
+    verified(home, ORIGIN)

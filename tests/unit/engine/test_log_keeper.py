@@ -6,18 +6,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from audit.checkpoint import CHECKPOINT, Published, Publisher
+import pytest
+
+from audit.checkpoint import CHECKPOINT, Checkpoint, Published, Publisher
 from audit.cosign import Cosigner
 from audit.epochs import EpochLimits
 from audit.export import Exporter
 from audit.log import segment_name
 from audit.memory import MemoryDirectory
+from audit.note import NoteSigner
 from audit.record import Frame
 from gateway.engine.anchoring import Answer, Cosigned, NotedSealer, Taken
 from gateway.engine.log_keeper import HEARTBEAT_SECONDS, Anchoring, Cadence, LogKeeper
 from gateway.engine.ports import NoPoints
 from gateway.store.port import TailFrame
-from tests.unit.audit.logs import ORIGIN, Journal, entropy
+from tests.unit.audit.logs import ORIGIN, Journal, entropy, sign_checkpoint
 from tests.unit.engine.keeping import HandClock
 
 COSIGNER = Cosigner.generate("w.test/one", entropy("one"))
@@ -281,6 +284,60 @@ async def test_a_disk_that_is_full_stops_what_is_new_while_what_is_kept_takes_th
         await desk.until(lambda: desk.keeper.refusal() is None)
 
     assert [name for name, _ in desk.told] == ["audit_disk_full"]
+
+
+@pytest.mark.parametrize("size", [1, 1000], ids=["another tree", "more entries"])
+async def test_nothing_new_is_taken_while_a_checkpoint_says_that_the_log_is_not_the_one_signed_for(size: int) -> None:
+    desk = Desk()
+    desk.journal.anchor.put(CHECKPOINT, sign_checkpoint(desk.journal.signer, size, bytes(32)))
+    async with desk.working():
+        await desk.until(lambda: not desk.journal.frames)
+        assert desk.keeper.refusal() is None
+        desk.keeper.hasten()
+        await desk.until(lambda: desk.keeper.refusal() is not None)
+        refusal = desk.keeper.refusal()
+        # The right anchor is back.
+        desk.journal.anchor.remove(CHECKPOINT)
+        desk.keeper.hasten()
+        await desk.until(lambda: desk.keeper.refusal() is None)
+
+    assert refusal is not None
+    assert "not the one signed for" in refusal
+    assert "`gateway recover`" in refusal
+    assert [name for name, _ in desk.told] == ["audit_checkpoint_refused"]
+
+
+async def test_a_checkpoint_that_cannot_be_trusted_is_told_and_holds_nothing_up() -> None:
+    """Whoever can write to an anchor could stop the gateway otherwise."""
+    desk = Desk()
+    stranger = NoteSigner.generate(ORIGIN, entropy("stranger"))
+    desk.journal.anchor.put(CHECKPOINT, sign_checkpoint(stranger, 1000, bytes(32)))
+    async with desk.working():
+        await desk.until(lambda: not desk.journal.frames)
+        desk.keeper.hasten()
+        await desk.until(lambda: bool(desk.told))
+        assert desk.keeper.refusal() is None
+
+    assert [name for name, _ in desk.told] == ["audit_checkpoint_refused"]
+
+
+async def test_nothing_new_is_taken_while_a_witness_has_seen_more_of_the_log_than_there_is() -> None:
+    desk = Desk()
+    published = Published(Checkpoint(ORIGIN, 5, bytes(32)), "")
+    refusal = None
+    for contradicts in (False, True):
+        refused = Answer("witness one", Taken.REFUSED, "answered 409: 50.", contradicts=contradicts)
+        await desk.keeper.cosign(published, Cosigned("", (refused,)))
+        refusal = desk.keeper.refusal()
+        assert (refusal is not None) is contradicts
+    assert refusal is not None
+    assert "witness one answered 409: 50. Stop the gateway." in refusal
+    assert "`gateway recover --accept-loss`" in refusal
+    # That it cannot be reached says nothing else of the log.
+    await desk.keeper.cosign(published, Cosigned("", (Answer("witness one", Taken.NOT_REACHED, "away"),)))
+    assert desk.keeper.refusal() == refusal
+    await desk.keeper.cosign(published, Cosigned("", (Answer("witness one", Taken.TAKEN),)))
+    assert desk.keeper.refusal() is None
 
 
 class Owing:

@@ -25,6 +25,16 @@ def test_a_log_after_a_loss_has_a_name_a_key_and_a_folder_of_its_own(tmp_path: P
     assert anchor_folder(tmp_path, SETTINGS, names[0]) == tmp_path / "2"
 
 
+def test_a_name_that_an_anchor_has_heard_of_is_not_taken_again(tmp_path: Path) -> None:
+    """The folder was restored from a copy that is older than the log of that name, and its key is forgotten."""
+    paths = Paths(tmp_path / "data")
+    paths.log_key.parent.mkdir(parents=True)
+    KeyFile(paths.log_key).write([])
+    (tmp_path / "anchors" / "2").mkdir(parents=True)
+    settings = Settings(audit=AuditSettings(origin="gw.test/audit", anchors=(str(tmp_path / "anchors"),)))
+    assert next_origin(settings, paths, CountedChance()) == "gw.test/audit/3"
+
+
 def test_an_anchor_is_written_to_where_it_is_and_refused_where_it_is_not(tmp_path: Path) -> None:
     anchor = tmp_path / "mounted"
     for place in (anchor, anchor / "2"):

@@ -13,9 +13,10 @@ from audit.cosign import Cosigner, cosigned_at
 from audit.memory import MemoryDirectory
 from audit.note import NoteSigner
 from audit.witness import Witness
+from audit.witness_client import Refusal
 from audit.witness_server import witness_app
 from gateway.engine.anchoring import Taken
-from gateway.engine.witnessing import AGAIN_SECONDS, Witnesses
+from gateway.engine.witnessing import AGAIN_SECONDS, Witnesses, _refused
 from tests.unit.audit.logs import ORIGIN, Journal, entropy
 from tests.unit.engine.keeping import HandClock
 
@@ -154,7 +155,7 @@ async def test_a_witness_that_has_seen_more_says_that_the_log_was_rolled_back(ha
     answers = (await restored.ask(first)).answers
 
     assert [answer.taken for answer in answers] == [Taken.REFUSED, Taken.REFUSED]
-    assert all("rolled back" in answer.detail for answer in answers)
+    assert all("rolled back" in answer.detail and answer.contradicts for answer in answers)
 
 
 async def test_a_witness_that_does_not_know_the_log_refuses_and_nothing_is_said_of_a_roll_back(hall: Hall) -> None:
@@ -165,6 +166,22 @@ async def test_a_witness_that_does_not_know_the_log_refuses_and_nothing_is_said_
     assert answers["witness three"].taken is Taken.REFUSED
     assert "403" in answers["witness three"].detail
     assert "rolled back" not in answers["witness three"].detail
+    assert not answers["witness three"].contradicts
+
+
+@pytest.mark.parametrize(
+    ("reason", "contradicts"),
+    [
+        ("answered 409: 51", True),
+        ("answered 409: 50", True),
+        ("answered 409: 49", False),
+        ("answered 409: many", False),
+        ("answered 422: the proof does not hold", True),
+        ("answered 403: unknown log", False),
+    ],
+)
+def test_only_a_larger_or_another_tree_contradicts_a_log(reason: str, contradicts: bool) -> None:
+    assert _refused(Refusal("one", reason, reached=True), 50).contradicts is contradicts
 
 
 async def test_files_that_do_not_hold_the_log_are_no_witness_s_fault_and_no_error(hall: Hall) -> None:
