@@ -141,7 +141,7 @@ async def test_a_command_whose_lock_is_taken_is_not_run(home: Home, tmp_path: Pa
         refused = await world.api.begin("restart", name=NAME, wait=20)
 
         assert (refused["outcome"], refused["executed"]) == ("error", "no"), refused
-        assert "lock busy" in refused["attempts"][-1]["observation"]
+        assert "another command holds its lock; `gateway host unlock" in refused["attempts"][-1]["observation"]
         (tmp_path / "runs.go").touch()
         await world.api.settled(first["operation_id"])
         assert world.runs == [first["operation_id"]]
