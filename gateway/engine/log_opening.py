@@ -16,7 +16,7 @@ from audit.epochs import SealKeyFile
 from audit.export import Exporter
 from audit.head import Head
 from audit.keyring import KeyProblem, Recipient
-from audit.log import OWNER
+from audit.log import OWNER, LogContradiction
 from audit.note import NoteSigner
 from audit.patience import PatientExporter, PatientPublisher
 from audit.recover import JoinState
@@ -39,6 +39,10 @@ log = structlog.get_logger(__name__)
 
 QUARANTINE_META: Final = "quarantine"
 ORIGIN_META: Final = "audit_origin"
+_DAMAGED: Final = (
+    ". `gateway doctor` says which file. Keep a copy as evidence, and put that file back from a backup if one has it;"
+    " if none does, `gateway recover --accept-loss` goes on under a new log."
+)
 
 
 class LogPaths(Protocol):
@@ -178,7 +182,8 @@ def _open_until_it_fails(exporter: PatientExporter, directory: DiskDirectory) ->
         yield
     except (LogError, KeyProblem) as error:
         exporter.close()
-        raise Refused(f"The audit log in {directory.path} cannot go on: {error}") from error
+        todo = _DAMAGED if isinstance(error, LogContradiction) else ""
+        raise Refused(f"The audit log in {directory.path} cannot go on: {error}{todo}") from error
     except BaseException:
         exporter.close()
         raise

@@ -410,3 +410,18 @@ async def test_a_start_after_a_kill_is_no_rollback(home: Home, service: DeploySe
     async with home.running() as last:
         assert (await last.begin("deploy", name="new", key="call-new", wait=10))["outcome"] == "success"
     verified(home, ORIGIN)
+
+
+async def test_a_damaged_file_is_refused_with_what_to_do_and_that_helps(home: Home, service: DeployService) -> None:
+    home.configure({"deploys": service.url}, ACTIONS)
+    last = max((home.log_folder() / "segments").glob("*.agl"))
+    content = bytearray(last.read_bytes())
+    content[30] ^= 1
+    last.write_bytes(content)
+    refused = home.run("recover", "--person", "ada", "--reason", "x")
+    assert refused.returncode != 0
+    assert "damage, not a torn end" in refused.stderr
+    assert "`gateway doctor` says which file" in " ".join(refused.stderr.split())
+    assert home.run(*RECOVER, "--accept-loss").returncode == 0
+    async with home.running() as api:
+        assert (await api.begin("deploy", name="new", key="call-new", wait=10))["outcome"] == "success"
