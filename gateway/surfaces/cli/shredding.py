@@ -29,7 +29,8 @@ def shred(
 
     A running gateway is asked, under a person's key. Copies of the database and of the key file hold the key as well:
     they are part of what was promised. The store itself keeps each request and result, encrypted, until
-    “retention.operations_seconds” after its end. Ends with 1 if there is no key of that person: erased before, or never recorded.
+    “retention.operations_seconds” after its end. Ends with 1 if there is no key of that person: erased before, or
+    never recorded.
     """
     context = current()
     context.as_json = as_json
