@@ -130,6 +130,12 @@ class Host:
         return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
+def left_at(host: Host, step: str) -> None:
+    """Begin a run whose runner dies at that step."""
+    host.runner = host.at_step(step, "kill -9 $$")
+    host.try_ask(Verb.RUN)
+
+
 def freeze_at(host: Host, step: str) -> tuple[Runner, Path]:
     """A runner that stops there, and the pipe in which it says who stopped."""
     said = host.folder / "frozen"
