@@ -41,8 +41,16 @@ class _Listener:
         except asyncio.IncompleteReadError:
             pass  # the client ended early, which the counts show
         finally:
-            writer.close()
+            await self._close(writer)
             self.ended.set()
+
+    async def _close(self, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        try:
+            await writer.wait_closed()
+        except OSError:
+            # Asked for, or the loop could print it after the words of a gateway that refuses to start.
+            self.reset = True
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._read:

@@ -7,7 +7,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol
 
 import asyncssh
@@ -78,13 +78,17 @@ class HostKeyReader:
         async with self._way(place, limits) as way:
             if "tunnel" in way:
                 reader, writer = await way["tunnel"].open_connection(way["host"], way["port"], encoding=None)
-            else:
-                reader, writer = await asyncio.open_connection(**way)
+                try:
+                    return await _greeted(reader, writer)
+                finally:
+                    writer.close()
+            reader, writer = await asyncio.open_connection(**way)
             try:
-                writer.write(_GREETING)
-                return await offered_kinds(reader)
+                return await _greeted(reader, writer)
             finally:
-                writer.close()
+                writer.transport.abort()
+                with suppress(OSError):  # a reset that nobody asks about could be printed by the event loop
+                    await writer.wait_closed()
 
     async def _key(self, place: HostPlace, limits: SshLimits, kind: list[str]) -> str:
         async with self._way(place, limits) as way:
@@ -122,6 +126,15 @@ class HostKeyReader:
 class _Reader(Protocol):
     async def readuntil(self, separator: bytes) -> bytes: ...
     async def readexactly(self, n: int) -> bytes: ...
+
+
+class _Writer(Protocol):
+    def write(self, data: bytes, /) -> None: ...
+
+
+async def _greeted(reader: _Reader, writer: _Writer) -> frozenset[str]:
+    writer.write(_GREETING)
+    return await offered_kinds(reader)
 
 
 async def offered_kinds(reader: _Reader) -> frozenset[str]:

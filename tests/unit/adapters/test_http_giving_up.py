@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +216,29 @@ async def test_self_test_passes_on_this_build(adapter: HttpAdapter) -> None:
     kept = await adapter.self_test()
     assert set(kept.values()) == {"kept"}
     assert len(kept) == 6
+
+
+@pytest.fixture
+def unretrieved() -> Iterator[Callable[[], list[BaseException | None]]]:
+    """What futures hold and nobody asked for; the collector must not run meanwhile: it would take the evidence away."""
+
+    def found() -> list[BaseException | None]:
+        futures = [thing for thing in gc.get_objects() if isinstance(thing, asyncio.Future)]
+        # What the loop itself reads before it prints "exception was never retrieved".
+        return [future.exception() for future in futures if getattr(future, "_log_traceback", False)]
+
+    gc.collect()
+    gc.disable()
+    found()
+    yield found
+    gc.enable()
+
+
+async def test_self_test_leaves_nothing_for_the_loop_to_print(
+    adapter: HttpAdapter, unretrieved: Callable[[], list[BaseException | None]]
+) -> None:
+    await adapter.self_test()
+    assert unretrieved() == []
 
 
 def _uncounted(sock: CountingSocket, data: bytes, flags: int = 0, /) -> int:
