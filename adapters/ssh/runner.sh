@@ -971,8 +971,13 @@ probe() {
     [ "$sum" = "$digest" ] || refuse payload_digest
     open_capture "$d/o" "$d/r" || refuse store_write
     start_drains "$d/o" "$d/r"
+    # A watch that is ended before it has come to itself still has the traps of this shell, and bash runs the one for EXIT
+    # then: what the question prints would be cleared away while it is being written.
+    trap - EXIT
     after "$limit" under_way strike
     watchdog=$!
+    : step probe-watched
+    trap 'rm -rf "$d"' EXIT
     $session sh -c "$launch" gw "$c" "$p" "$s" "$umask_before" "$group" "$op" 0 0 "$d/k" \
         </dev/null >&6 2>&8 5<&- 6>&- 7<&- 8>&-
     code=$?

@@ -66,6 +66,18 @@ def test_watches_whose_signal_is_lost_end_by_themselves_and_strike_at_nothing(ho
     assert _nothing_stays(host)
 
 
+def test_a_watch_that_is_ended_before_it_has_begun_clears_away_nothing(host: Host) -> None:
+    # Just forked, it is a copy of the shell that started it, with that shell's traps: five rounds, to meet it so.
+    host.runner = host.at_step("probe-watched", 'kill "$watchdog"; wait "$watchdog"')
+    question = command_of(["sh", "-c", "echo warn >&2"])
+
+    answers = [host.ask(Verb.PROBE, command=question, limit_seconds=3_600) for _ in range(5)]
+
+    assert [answer.err for answer in answers] == [Output(5, b"warn\n", b"")] * 5
+    assert [answer.fields["output_complete"] for answer in answers] == [True] * 5
+    assert list(Path(host.store, "tmp").iterdir()) == []
+
+
 def test_whoever_follows_answers_in_time_also_when_the_first_call_passed_unheard(host: Host) -> None:
     os.mkfifo(host.folder / "go")
     os.mkfifo(host.folder / "standing")
