@@ -21,7 +21,8 @@ RECORDED = ("record-written", "record-synced", "record-renamed")
 IN_THE_COMMAND = ("command-recorded", "command-about-to-run")
 IN_FENCE = ("fence-written", "fence-placed")
 ELSEWHERE = (
-    "fence-before-steps", "cancel-recorded", "floor-raised", "operation-set-aside", "store-written", "time-is-up",
+    "fence-before-steps", "cancel-recorded", "floor-raised", "operation-set-aside", "probe-watched", "store-written",
+    "time-is-up",
 )  # fmt: skip
 OF_RUN = (*BEFORE_GATE, *BEFORE_BEGIN, *BEGUN, *RECORDED, *IN_THE_COMMAND)
 TURNS = [(step, SHELLS[index % len(SHELLS)]) for index, step in enumerate(OF_RUN)]
