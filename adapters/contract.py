@@ -276,6 +276,21 @@ class Transport(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class HostEnd:
+    """An attempt that a host's own record once said had ended, by the names under which the host holds it."""
+
+    address: str
+    port: int
+    store_id: str
+    operation: str
+    attempt: int
+    issued_ms: int
+    """As in the exchange that it was told to run by."""
+    seen_ms: int
+    """When the gateway took note of the end, milliseconds since the Unix epoch."""
+
+
 class HostTransport(Protocol):
     """The way to hosts. What `Transport.attempt` promises holds here too; of the hooks `before_send` is used.
 

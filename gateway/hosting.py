@@ -3,16 +3,17 @@
 SSH is brought in only where it is used: most commands start without it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from adapters.contract import HostKeys, HostTransport
+from adapters.contract import HostEnd, HostKeys, HostTransport
 from gateway.catalog.declared_hosts import DeclaredHosts
 from gateway.engine.chance import Chance
 from gateway.engine.clock import Clock
 from gateway.engine.enrolling import Enrolment
 from gateway.engine.gateway import Gateway
 from gateway.engine.host_desk import HostDesk
+from gateway.engine.host_ends import ends_on_hosts
 from gateway.engine.ports import Credentials, Definitions
 from gateway.engine.revive import Revival
 from gateway.engine.upkeep import HostServices, Upkeep
@@ -28,6 +29,8 @@ class HostWays:
 
     commands: HostTransport
     keys: HostKeys
+    remember: Callable[[Sequence[HostEnd]], None] | None = None
+    """Takes what earlier processes saw there; None where nothing is made of it."""
 
 
 def ways_to_hosts(clock: Clock, chance: Chance, denied: Denied) -> HostWays:
@@ -37,7 +40,8 @@ def ways_to_hosts(clock: Clock, chance: Chance, denied: Denied) -> HostWays:
     from adapters.ssh.transport import RunnerTransport  # noqa: PLC0415 - see above
 
     sessions = SshAdapter(clock, denied=denied)
-    return HostWays(RunnerTransport(sessions, clock, lambda: chance.bytes(16).hex()), HostKeyReader(denied=denied))
+    commands = RunnerTransport(sessions, clock, lambda: chance.bytes(16).hex())
+    return HostWays(commands, HostKeyReader(denied=denied), commands.remember)
 
 
 def built_in(hosts: DeclaredHosts) -> Iterator[bytes]:
@@ -66,6 +70,11 @@ class Desk:
     def enrol(self) -> Enrolment:
         """Keys of hosts."""
         return Enrolment(self.hosts, self.credentials, self.ways.keys, self.store, self.clock)
+
+    async def remember(self, definitions: Definitions) -> None:
+        """Before anything is asked: tell the way to hosts what was seen to have ended there, as the store has it."""
+        if self.ways.remember is not None and self.hosts.names:
+            self.ways.remember(await ends_on_hosts(self.store, Revival(self.store, definitions), self.hosts.names))
 
     def serve(self, gateway: Gateway, definitions: Definitions) -> HostServices:
         """Everything, on a gateway that runs."""

@@ -153,6 +153,7 @@ async def _engine(
     # Both: nothing new is taken, and what the restored store still wants to send is not sent.
     gateway.doorkeeper.quarantined = assembly.driver.writes_held = office.quarantine is not None
     gateway.doorkeeper.log_refusal = keeper.refusal
+    await desk.remember(ports.definitions)
     unsettled = await assembly.recovery.take_over(restored=office.quarantine is not None)
     log.info("taken_over", unsettled=unsettled)
     hosts = desk.serve(gateway, ports.definitions)

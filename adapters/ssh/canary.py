@@ -4,9 +4,10 @@ A snapshot that is put back, or a cloned disk, takes the store with it, under it
 since, and a fence that is placed in it proves nothing about that. Only what the gateway itself saw there can show it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adapters.contract import HostExchange, Observation
+from adapters.contract import HostEnd, HostExchange, Observation
 from adapters.ssh.runner_wire import Answer, RemotePhase
 
 RESTS_ON_ABSENCE = frozenset({RemotePhase.ABSENT.value, RemotePhase.FENCED.value})
@@ -29,11 +30,23 @@ class Canary:
 
 
 class Canaries:
-    """What this process saw, in its order, for each store."""
+    """What this process saw, in its order, for each store; and, kept apart from it, what earlier ones wrote down.
+
+    Those are asked about as well, and never instead: with them a store is doubted more often, and never less.
+    """
 
     def __init__(self) -> None:
-        """Nothing was seen yet; what an earlier process saw is not known."""
+        """Nothing was seen yet, and nothing is known of what an earlier process saw."""
         self._seen: dict[tuple[str, int, str], dict[tuple[str, int], Canary]] = {}
+        self._earlier: dict[tuple[str, int, str], dict[tuple[str, int], Canary]] = {}
+
+    def remember(self, ends: Iterable[HostEnd]) -> None:
+        """Ends that an earlier process saw. Of each store the newest are kept."""
+        for end in sorted(ends, key=lambda item: item.seen_ms):
+            known = self._earlier.setdefault((end.address, end.port, end.store_id), {})
+            known[end.operation, end.attempt] = Canary(end.operation, end.attempt, end.issued_ms, end.seen_ms)
+            if len(known) > KEPT_MAX:
+                del known[next(iter(known))]
 
     def saw(self, exchange: HostExchange, answer: Answer | None, now_ms: int) -> None:
         """Remember an answer that tells of an end."""
@@ -54,10 +67,12 @@ class Canaries:
         """
         if seen.header("Phase") not in RESTS_ON_ABSENCE or not seen.body_complete:
             return ()
-        others = [item for item in self._known(exchange).values() if item.operation != exchange.operation]
-        before = [item for item in others if item.seen_ms <= exchange.issued_ms]
-        after = [item for item in others if item.seen_ms > exchange.issued_ms]
-        return (*before[-1:], *after[:1])
+        before, after = _around(self._seen, exchange)
+        earlier_before, earlier_after = _around(self._earlier, exchange)
+        # Of what earlier processes saw the newest as well: whatever the store was put back to while nobody looked, it
+        # lacks that one first.
+        earlier = (*earlier_after[:1], *earlier_after[1:][-1:])
+        return (*(before or earlier_before)[-1:], *earlier, *(item for item in after[:1] if item not in earlier))
 
     def judge(self, exchange: HostExchange, canary: Canary, answer: Answer | None) -> str | None:
         """Why the store is not to be believed about what it lacks, from its answer about one of these; None: it is.
@@ -70,11 +85,18 @@ class Canaries:
             return None
         if answer.fields["authoritative"]:
             return FORGOTTEN
-        self._known(exchange).pop((canary.operation, canary.attempt), None)
+        for known in (self._seen, self._earlier):
+            known.get(_store(exchange), {}).pop((canary.operation, canary.attempt), None)
         return None
 
-    def _known(self, exchange: HostExchange) -> dict[tuple[str, int], Canary]:
-        return self._seen.get(_store(exchange), {})
+
+def _around(
+    kept: dict[tuple[str, int, str], dict[tuple[str, int], Canary]], exchange: HostExchange
+) -> tuple[list[Canary], list[Canary]]:
+    """Other operations that were seen to have ended there: before this one was begun, and since."""
+    others = [item for item in kept.get(_store(exchange), {}).values() if item.operation != exchange.operation]
+    before = [item for item in others if item.seen_ms <= exchange.issued_ms]
+    return before, [item for item in others if item.seen_ms > exchange.issued_ms]
 
 
 def _store(exchange: HostExchange) -> tuple[str, int, str]:

@@ -1,11 +1,11 @@
 """The way to hosts: one question as a call of the runner over one SSH session, and its answer as an observation."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from adapters.contract import Clock, Framing, Hooks, HostExchange, HostTarget, HostVerb, Observation, Phase
+from adapters.contract import Clock, Framing, Hooks, HostEnd, HostExchange, HostTarget, HostVerb, Observation, Phase
 from adapters.contract_ssh import HostTransport as Session
 from adapters.contract_ssh import SshCredential, SshExchange, SshLimits, SshObservation, SshPins, SshRoute, Stage
 from adapters.ssh.canary import Canaries, Canary
@@ -82,6 +82,10 @@ class RunnerTransport:
         self._clock = clock
         self._token = token
         self._canaries = Canaries()
+
+    def remember(self, ends: Iterable[HostEnd]) -> None:
+        """What earlier processes saw hosts to have ended: a store that knows nothing of it was put back."""
+        self._canaries.remember(ends)
 
     async def attempt(self, exchange: HostExchange, hooks: Hooks) -> Observation:
         """One call of the runner; a fence or cancel is one for each attempt that may be on its way, known or not."""

@@ -42,10 +42,10 @@ class Standing:
             while self.stages.count(stage) < count:
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def begun(self) -> None:
-        """Wait until the command itself has left its line: a session that runs its shell may still be fenced."""
+    async def begun(self, count: int = 1) -> None:
+        """Wait until the command itself has left a line: a session that runs its shell may still be fenced."""
         async with asyncio.timeout(20):
-            while not self.runs:
+            while len(self.runs) < count:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def give_key(self, person: Client) -> None:

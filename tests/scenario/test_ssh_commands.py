@@ -1,12 +1,14 @@
 """Commands over SSH, whatever becomes of the session: the outcome is the host's truth, and nothing runs twice."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
+from adapters.ssh.canary import FORGOTTEN
 from gateway.surfaces.cli.client import Client
-from tests.scenario.kit import LOOK_SECONDS, Document, Home
+from tests.scenario.kit import FINAL, LOOK_SECONDS, Document, Home
 from tests.scenario.ssh_kit import command, hosted, marks, standing
 
 NAME = "v7"
@@ -16,6 +18,13 @@ SLOW = 'until [ -e "$1.go" ]; do sleep 0.05; done'
 def probes(document: Document) -> int:
     """Looks so far."""
     return int((document["reconcile"] or {"probes": 0})["probes"])
+
+
+async def recorded(store: Path, count: int) -> None:
+    """Wait until so many exit records stand in the host's store."""
+    async with asyncio.timeout(20):
+        while len(list(store.rglob("x.*"))) < count:
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def test_a_command_that_ends_with_0_is_a_success_with_its_output(home: Home, tmp_path: Path) -> None:
@@ -115,6 +124,40 @@ async def test_a_gateway_that_is_killed_while_the_command_runs_finds_out_at_its_
 
         assert (ended["outcome"], ended["executed"], ended["basis"]) == ("success", "yes", "probe"), ended
         assert host.runs == [begun["operation_id"]]
+
+
+async def test_a_host_store_put_back_while_the_gateway_was_down_is_not_believed_that_a_command_never_ran(
+    home: Home, tmp_path: Path
+) -> None:
+    store, kept = tmp_path / "host" / "store", tmp_path / "kept"
+    async with standing(home, tmp_path, {"migrate": command(tmp_path, SLOW)}) as host:
+        shutil.copytree(store, kept)
+        # Before the first connection, which the second command shares.
+        host.proxy.toxics.add("cut_at", attributes={"stage": "command begun"}, times=1)
+        async with home.running() as api:
+            await host.give_key(api.person)
+            (tmp_path / "runs.go").touch()
+            before = await api.begin("migrate", name="before", wait=20)
+            assert before["basis"] == "answer", before
+            # It runs, its answer is lost, and so is that to every look.
+            (tmp_path / "runs.go").unlink()
+            lost = (await api.begin("migrate", name=NAME))["operation_id"]
+            await host.begun(2)
+            host.service.plan.add("ssh_accept_abort", times=None)
+            host.proxy.announce("command begun")
+            await api.until(lost, lambda seen: probes(seen) > 0)
+        (tmp_path / "runs.go").touch()
+        await recorded(store, 2)
+        store.rename(tmp_path / "gone")
+        shutil.copytree(kept, store)
+        host.service.plan.remove()
+        async with home.running() as api:
+            seen = await api.until(
+                lost, lambda now: now["state"] in FINAL or FORGOTTEN in [item["detail"] for item in now["evidence"]]
+            )
+
+        assert (seen["state"], seen["outcome"], seen["executed"]) == ("in_doubt", "unknown", "unknown"), seen
+        assert host.runs == [before["operation_id"], lost]
 
 
 async def test_a_command_that_outlasts_its_request_is_in_progress_until_it_ends(home: Home, tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters.contract import HostVerb
+from adapters.contract import HostEnd, HostVerb
 from adapters.ssh.canary import FORGOTTEN, UNSEEN
 from adapters.ssh.runner_call import Verb
 from tests.unit.adapters.remote_host import Host
-from tests.unit.adapters.test_ssh_transport import OnHost
+from tests.unit.adapters.test_ssh_transport import TARGET, OnHost
 
 DOING = ("sh", "-c", "true")
 
@@ -112,3 +112,81 @@ async def test_where_it_cannot_be_seen_there_is_no_evidence(place: OnHost) -> No
     seen = await place.ask(HostVerb.STATUS, *DOING, operation="op_doubt")
 
     assert (seen.answered, seen.summary) == (False, UNSEEN)
+
+
+# -- after a restart ---------------------------------------------------------------------------------------------------
+
+
+def remembered(place: OnHost, *ends: tuple[str, int]) -> None:
+    """What the process before this one wrote down: operations, and when it saw each end."""
+    store = TARGET.address, TARGET.port, place.host.store_id
+    place.transport.remember([HostEnd(*store, operation, 1, seen_ms - 1, seen_ms) for operation, seen_ms in ends])
+
+
+async def test_what_an_earlier_process_saw_shows_that_a_store_was_put_back(place: OnHost) -> None:
+    restore = snapshot(place.host)
+    await place.ask(HostVerb.RUN, *DOING, operation="op_before")
+    restore()
+    anew = OnHost(place.host)
+    remembered(anew, ("op_before", 5_000))
+
+    for verb in (HostVerb.STATUS, HostVerb.FENCE, HostVerb.STATUS):
+        for issued_ms in (1_000, 9_000):
+            seen = await anew.ask(verb, *DOING, operation="op_doubt", issued_ms=issued_ms)
+            assert (seen.answered, seen.body, seen.summary) == (False, b"", FORGOTTEN), (verb, issued_ms)
+
+
+async def test_a_store_that_knows_what_an_earlier_process_saw_is_believed(place: OnHost) -> None:
+    await place.ask(HostVerb.RUN, *DOING, operation="op_before")
+    anew = OnHost(place.host)
+    remembered(anew, ("op_before", 5_000))
+
+    assert (await anew.ask(HostVerb.STATUS, *DOING, operation="op_doubt")).header("Phase") == "absent"
+    assert (await anew.ask(HostVerb.FENCE, *DOING, operation="op_doubt")).header("Phase") == "fenced"
+
+
+async def test_the_newest_that_an_earlier_process_saw_is_asked_about_as_well(place: OnHost) -> None:
+    await place.ask(HostVerb.RUN, *DOING, operation="op_first", issued_ms=2_000)
+    restore = snapshot(place.host)
+    await place.ask(HostVerb.RUN, *DOING, operation="op_newest", issued_ms=3_000)
+    restore()
+    anew = OnHost(place.host)
+    remembered(anew, ("op_newest", 3_001), ("op_first", 2_001))
+
+    for issued_ms in (1_000, 9_000):
+        seen = await anew.ask(HostVerb.STATUS, *DOING, operation="op_doubt", issued_ms=issued_ms)
+        assert (seen.answered, seen.summary) == (False, FORGOTTEN)
+
+
+async def test_what_an_earlier_process_saw_takes_the_place_of_nothing_that_this_one_saw(place: OnHost) -> None:
+    await place.ask(HostVerb.RUN, *DOING, operation="op_earlier", issued_ms=2_000)
+    restore = snapshot(place.host)
+    anew = OnHost(place.host)
+    anew.watch.now_ms = 6_000
+    await anew.ask(HostVerb.RUN, *DOING, operation="op_here", issued_ms=3_000)
+    restore()
+    remembered(anew, ("op_earlier", 2_001))
+
+    # Both ended after it was begun. The store still knows the earlier one.
+    seen = await anew.ask(HostVerb.STATUS, *DOING, operation="op_doubt", issued_ms=1_000)
+    assert (seen.answered, seen.summary) == (False, FORGOTTEN)
+
+
+async def test_what_ran_here_since_is_enough_for_what_is_begun_after_it(place: OnHost) -> None:
+    remembered(place, ("op_lost", 2_000))
+    place.watch.now_ms = 6_000
+    await place.ask(HostVerb.RUN, *DOING, operation="op_since", issued_ms=5_000)
+
+    fresh = await place.ask(HostVerb.STATUS, *DOING, operation="op_new", issued_ms=7_000)
+    assert (fresh.answered, fresh.header("Phase")) == (True, "absent")
+
+
+async def test_of_what_an_earlier_process_saw_one_that_was_collected_shows_nothing(place: OnHost) -> None:
+    await place.ask(HostVerb.RUN, *DOING, operation="op_before", issued_ms=4_999)
+    anew = OnHost(place.host)
+    remembered(anew, ("op_before", 5_000))
+    place.host.ask(Verb.COLLECT, before_ms=5_000)
+
+    for _ in range(2):
+        seen = await anew.ask(HostVerb.STATUS, *DOING, operation="op_doubt", issued_ms=7_000)
+        assert (seen.answered, seen.header("Phase")) == (True, "absent")
