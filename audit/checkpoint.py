@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from audit import history
 from audit.chain import HASH_BYTES
-from audit.disk import Directory, LogError, append_all, write_whole
-from audit.log import Follower, segment_name, segments
+from audit.disk import Directory, LogError, write_whole
+from audit.log import Follower, LogContradiction, segment_name, segments
 from audit.note import BadNote, NoteKey, NoteSigner, UnknownSigner, open_signed
 
 CHECKPOINT = "checkpoint"
-HISTORY = "checkpoints.log"
-_NOTE_BYTES_MAX = 64 * 1024
+HISTORY = history.NAME
 _SIZE_MAX = 1 << 63
 
 
@@ -67,6 +66,37 @@ def open_checkpoint(note: bytes, keys: Sequence[NoteKey]) -> Checkpoint:
     if not any(key.signs_tree(checkpoint.size) for key in own):
         raise BadNote(f"a checkpoint of {checkpoint.size} entries by a key that was not in force there")
     return checkpoint
+
+
+def newest_signed(place: Directory, origin: str, keys: Sequence[NoteKey]) -> Checkpoint | None:
+    """The newest checkpoint of a log by a key that it knows; None if there is none. Raises OSError, BadNote."""
+    try:
+        note = place.read(CHECKPOINT, 0, history.NOTE_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    return _newest(note, place, origin, keys)
+
+
+def _newest(note: bytes, place: Directory, origin: str, keys: Sequence[NoteKey]) -> Checkpoint | None:
+    """A folder from before a change of keys does not know the key of the newest note. What its own keys signed after it
+    was copied is in the history still.
+    """
+    try:
+        return _own(note, origin, keys)
+    except UnknownSigner:
+        if note.partition(b"\n")[0] != origin.encode():
+            return None
+    for older in history.backwards(place):
+        try:
+            return _own(older, origin, keys)
+        except BadNote:
+            continue
+    return None
+
+
+def _own(note: bytes, origin: str, keys: Sequence[NoteKey]) -> Checkpoint | None:
+    checkpoint = open_checkpoint(note, keys)
+    return checkpoint if checkpoint.origin == origin else None
 
 
 def split_notes(text: bytes) -> Iterator[bytes]:
@@ -134,6 +164,8 @@ class Publisher:
         self._last: Published | None = None
         self._behind: set[int] = set(range(len(self._anchors)))
         self._due: deque[_HandOver] = deque()
+        self._agreed: dict[int, bytes] = {}
+        """What each anchor was last seen to hold of this very tree."""
 
     @property
     def handing_over(self) -> bool:
@@ -156,10 +188,11 @@ class Publisher:
         An anchor that fails is named in the result and tried again at the next call; the others are served.
 
         Raises:
-            PublishRefused: the files do not contain an earlier checkpoint's tree.
+            PublishRefused: the files do not contain an earlier checkpoint's tree, or an anchor's cannot be trusted.
             LogContradiction: an entry does not follow from the one before it.
             OSError: the log's own folder could not be read or written.
         """
+        self._meet(size)
         follower = self._follower or self._begin()
         if follower is None:
             return None
@@ -231,6 +264,7 @@ class Publisher:
                 failed.append((index, error.strerror or str(error)))
             else:
                 self._behind.discard(index)
+                self._agreed[index] = published.note.encode()
         return Published(published.checkpoint, published.note, tuple(failed))
 
     def _begin(self) -> Follower | None:
@@ -248,21 +282,50 @@ class Publisher:
             return None
         follower = Follower(self._directory, first)
         for checkpoint in known:
-            follower.advance(checkpoint.size)
-            if follower.tree.size < checkpoint.size:
-                reason = f"the files hold {follower.tree.size} entries, a checkpoint of {checkpoint.size} exists"
-                raise RolledBack(f"{reason}: the log was cut or rolled back")
-            if follower.tree.root() != checkpoint.root:
-                raise RolledBack(f"the first {checkpoint.size} entries differ from those signed before")
+            _lead_to(follower, checkpoint)
         return follower
+
+    def _meet(self, size: int | None) -> None:
+        """Hold what anchors have against the files, unless it was theirs already: a clone of this log that runs
+        elsewhere signs with the same key, and writes there too. What cannot be read is told when the anchor is served.
+        """
+        for index, place in enumerate(self._anchors):
+            try:
+                note = place.read(CHECKPOINT, 0, history.NOTE_BYTES_MAX)
+            except OSError:
+                continue
+            if note in self._agreed.values():
+                continue
+            try:
+                checkpoint = _newest(note, place, self._signer.name, self._keys)
+                if checkpoint is not None:
+                    self._compare(checkpoint, size)
+                open_checkpoint(note, self._keys)
+            except BadNote as error:
+                raise PublishRefused(f"a checkpoint that exists cannot be trusted: {error}") from error
+            except LogContradiction as error:
+                raise PublishRefused(f"a checkpoint that exists cannot be compared: {error}") from error
+            self._agreed[index] = note
+
+    def _compare(self, checkpoint: Checkpoint, size: int | None) -> None:
+        """Whether the files lead to it. Those of its part may be gone by now: then there is nothing to compare."""
+        if size is not None:
+            # Behind this another thread may be writing. What was signed before is in the files for certain.
+            end = size if self._last is None else max(size, self._last.checkpoint.size)
+            if checkpoint.size > end:
+                raise RolledBack(_cut(end, checkpoint))
+        starts = [start for start in segments(self._directory) if self._directory.size(segment_name(start))]
+        first = max((start for start in starts if start <= checkpoint.size), default=None)
+        if first is not None:
+            _lead_to(Follower(self._directory, first), checkpoint)
 
     def _known(self) -> list[Checkpoint]:
         """Every latest checkpoint that can be read, smallest first."""
-        _repair_history(self._directory)
+        history.repair(self._directory)
         found = []
         for place in (self._directory, *self._anchors):
             try:
-                note = place.read(CHECKPOINT, 0, _NOTE_BYTES_MAX)
+                note = place.read(CHECKPOINT, 0, history.NOTE_BYTES_MAX)
             except FileNotFoundError:
                 continue
             except OSError:
@@ -276,39 +339,20 @@ class Publisher:
         return sorted(found, key=lambda checkpoint: checkpoint.size)
 
 
+def _lead_to(follower: Follower, checkpoint: Checkpoint) -> None:
+    """Walk the files on to a checkpoint's tree. Raises RolledBack if they do not lead there, LogContradiction."""
+    follower.advance(checkpoint.size)
+    if follower.tree.size < checkpoint.size:
+        raise RolledBack(_cut(follower.tree.size, checkpoint))
+    if follower.tree.root() != checkpoint.root:
+        raise RolledBack(f"the first {checkpoint.size} entries differ from those signed before")
+
+
+def _cut(size: int, checkpoint: Checkpoint) -> str:
+    return f"the files hold {size} entries, a checkpoint of {checkpoint.size} exists: the log was cut or rolled back"
+
+
 def _store(directory: Directory, note: str) -> None:
     """Add to the history, then replace the latest: a crash in between leaves the history ahead, never behind."""
-    _repair_history(directory)
-    file = directory.open(HISTORY)
-    try:
-        append_all(file, note.encode() + b"\n")
-        file.sync()
-    finally:
-        file.close()
+    history.append(directory, note)
     write_whole(directory, CHECKPOINT, note.encode())
-
-
-def _repair_history(directory: Directory) -> None:
-    """Cut a note that a crash left incomplete at the end of the history."""
-    try:
-        size = directory.size(HISTORY)
-    except FileNotFoundError:
-        return
-    start = max(0, size - _NOTE_BYTES_MAX)
-    tail = directory.read(HISTORY, start, size - start)
-    ends = (match.end() for match in reversed(list(re.finditer(rb"\n\n", tail))))
-    end = next((end for end in ends if _ends_a_note(tail[:end])), 0)
-    if end < len(tail):
-        file = directory.open(HISTORY)
-        try:
-            file.truncate(start + end)
-            file.sync()
-        finally:
-            file.close()
-
-
-def _ends_a_note(text: bytes) -> bool:
-    if not text.endswith(b"\n\n"):
-        return False
-    last = text[:-2].rpartition(b"\n\n")[2]
-    return all(line.startswith("\N{EM DASH} ".encode()) for line in last.split(b"\n"))

@@ -264,9 +264,7 @@ class LogKeeper:
         try:
             published = await asyncio.to_thread(self._publisher.publish, durable_size)
         except PublishRefused as refused:
-            if isinstance(refused, RolledBack):
-                self._contradicted[_CHECKPOINT] = f"The audit log is not the one signed for: {refused}. {_BY_ANCHOR}"
-            self._unwell(_CHECKPOINT, "audit_checkpoint_refused", str(refused))
+            self._refused(refused)
             return
         except SilentSink as silent:
             self._unwell(_CHECKPOINT, "audit_checkpoint_failed", str(silent))
@@ -284,6 +282,11 @@ class LogKeeper:
         if published is not None:
             self._newest = published
             self._hear(published, self._answers(published))
+
+    def _refused(self, refused: PublishRefused) -> None:
+        if isinstance(refused, RolledBack):
+            self._contradicted[_CHECKPOINT] = f"The audit log is not the one signed for: {refused}. {_BY_ANCHOR}"
+        self._unwell(_CHECKPOINT, "audit_checkpoint_refused", str(refused))
 
     def _answers(self, published: Published) -> list[Answer]:
         failed = dict(published.failed)
@@ -317,6 +320,8 @@ class LogKeeper:
         try:
             await asyncio.to_thread(self._publisher.add_signatures, cosigned.lines)
             await asyncio.to_thread(self._publisher.publish, published.checkpoint.size)
+        except PublishRefused as refused:
+            self._refused(refused)
         except (OSError, LogError, BadNote) as error:
             self._unwell(_COSIGNATURES, "audit_cosignatures_not_stored", str(error))
         else:

@@ -1,26 +1,23 @@
 """Sees at a start that a log was rolled back or forked: a checkpoint that its own key signed tells of another tree."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 import structlog
 
 from audit.chain import CompactRange
-from audit.checkpoint import CHECKPOINT, HISTORY, Checkpoint, open_checkpoint
+from audit.checkpoint import Checkpoint, newest_signed
 from audit.disk import Directory, LogError
 from audit.export import Row
 from audit.head import Head
 from audit.log import Follower, segment_name, segments
-from audit.note import BadNote, NoteKey, UnknownSigner
+from audit.note import NoteKey
 from audit.patience import Patience
 from audit.record import parse
 
 log = structlog.get_logger(__name__)
 
-NOTE_BYTES_MAX: Final = 64 * 1024
-HISTORY_BYTES_MAX: Final = 32 * 1024 * 1024
-"""How far back in a history a checkpoint by a known key is looked for: a month of one a minute."""
 _BEGINNING: Final = "the log was rolled back or forked: "
 
 
@@ -86,51 +83,3 @@ def root_at(directory: Directory, rows: Sequence[Row], size: int) -> bytes | Non
             if row.seq == tree.size and tree.size < size:
                 tree.append(parse(row.data).leaves[0])
     return tree.root() if tree.size == size else None
-
-
-def newest_signed(place: Directory, origin: str, keys: Sequence[NoteKey]) -> Checkpoint | None:
-    """The newest checkpoint of a log by a key that it knows; None if there is none. Raises OSError, BadNote.
-
-    A folder from before a change of keys does not know the key of the newest one. What its own keys signed after it was
-    copied is in the history still.
-    """
-    try:
-        note = place.read(CHECKPOINT, 0, NOTE_BYTES_MAX)
-    except FileNotFoundError:
-        return None
-    try:
-        return _own(note, origin, keys)
-    except UnknownSigner:
-        if note.partition(b"\n")[0] != origin.encode():
-            return None
-    for older in _backwards(place):
-        try:
-            return _own(older, origin, keys)
-        except BadNote:
-            continue
-    return None
-
-
-def _own(note: bytes, origin: str, keys: Sequence[NoteKey]) -> Checkpoint | None:
-    checkpoint = open_checkpoint(note, keys)
-    return checkpoint if checkpoint.origin == origin else None
-
-
-def _backwards(place: Directory) -> Iterator[bytes]:
-    """The notes of a history, newest first: each is a text and its signatures, and a blank line behind either."""
-    try:
-        end = place.size(HISTORY)
-    except FileNotFoundError:
-        return
-    oldest, later = max(0, end - HISTORY_BYTES_MAX), b""
-    while end > oldest:
-        start = max(oldest, end - 4 * NOTE_BYTES_MAX)
-        pieces = (place.read(HISTORY, start, end - start) + later).split(b"\n\n")
-        if start == 0:
-            pieces.insert(0, b"")
-        # The last piece is empty, or what a crash left of a note.
-        while len(pieces) >= 4:
-            signatures, body = pieces[-2], pieces[-3]
-            del pieces[-3:-1]
-            yield body + b"\n\n" + signatures + b"\n"
-        later, end = b"\n\n".join(pieces), start

@@ -1,8 +1,10 @@
 """The database is restored from a backup and knows less than its log: writes are held, nothing is sent twice."""
 
+import asyncio
 import hashlib
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +15,10 @@ from fixtures.service.server import DeployService
 from gateway.engine.log_keys import KeyFile
 from gateway.office import Paths
 from tests.scenario.kit import (
+    LOOK_SECONDS,
     ORIGIN,
     READ,
+    READY_SECONDS,
     Document,
     Home,
     Inside,
@@ -327,6 +331,16 @@ async def test_a_key_that_does_not_open_the_log_lifts_nothing(
         await check_held(api)
 
 
+def changed(path: Path, before: bytes) -> Callable[[], bool]:
+    return lambda: path.read_bytes() != before
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(READY_SECONDS):
+        while not holds():
+            await asyncio.sleep(LOOK_SECONDS)
+
+
 # -- the whole folder: database, log and keys together ------------------------------------------------------------
 
 
@@ -398,6 +412,48 @@ async def test_a_clone_that_went_its_own_way_holds_writes(home: Home, service: D
         assert (answer.status, answer.document["code"]) == (503, "quarantined")
     started = [record for record in home.records(SECOND) if record["ev"] == "started"]
     assert "made of others than those of this log" in started[0]["quarantine"]
+
+
+async def test_a_folder_that_runs_twice_is_noticed_by_the_one_that_finds_the_other_in_its_anchor(
+    home: Home, service: DeployService, tmp_path: Path
+) -> None:
+    """Both are at work when one first sees the anchor of the other, as two copies of a running machine are; it holds
+    writes, and says so.
+    """
+    seldom = {"checkpoint_interval_seconds": 3600.0}
+    home.configure({"deploys": service.url}, ACTIONS, audit=seldom)
+    async with home.running() as api:
+        await api.begin("deploy", name="before", key="call-before", wait=10)
+    twin = home.copy_to(tmp_path / "twin")
+    twin.configure({"deploys": service.url}, ACTIONS, audit=seldom)
+    anchored, aside = (folder / "anchors" / "checkpoint" for folder in (home.folder, twin.folder))
+    before = anchored.read_bytes()
+    async with home.running() as one, twin.running() as other:
+        for api, place in ((one, anchored), (other, aside)):
+            api.running.keeper.hasten()
+            await until(changed(place, before))
+            assert api.running.keeper.refusal() is None
+        written = anchored.read_bytes()
+        shutil.rmtree(twin.folder / "anchors")
+        (twin.folder / "anchors").symlink_to(home.folder / "anchors")
+        with other.running.assembly.hub.subscribe(None) as alerts:
+            other.running.keeper.hasten()
+            await until(lambda: other.running.keeper.refusal() is not None)
+            told = [notice.data.get("alert") for notice in alerts.queue]
+        assert "audit_checkpoint_refused" in told
+        held = await other.submit("deploy", name="again", key="call-again")
+        assert (held.status, held.document["code"]) == (503, "audit_unavailable")
+        assert "runs elsewhere" in held.document["detail"]
+        # The one that is alone in the anchor goes on.
+        assert anchored.read_bytes() == written
+        assert (await one.begin("deploy", name="new", key="call-new", wait=10))["outcome"] == "success"
+        one.running.keeper.hasten()
+        await until(changed(anchored, written))
+        assert one.running.keeper.refusal() is None
+    async with twin.running() as api:
+        answer = await api.submit("deploy", name="again", key="call-again")
+        assert (answer.status, answer.document["code"]) == (503, "quarantined")
+    assert len(sends(service.ledger.entries)) == 2
 
 
 async def test_a_start_after_a_kill_is_no_rollback(home: Home, service: DeployService) -> None:

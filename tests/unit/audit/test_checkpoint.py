@@ -5,10 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from audit import note
+from audit import history, note
 from audit.chain import CompactRange
-from audit.checkpoint import CHECKPOINT, HISTORY, Checkpoint, Publisher, PublishRefused, open_checkpoint, split_notes
+from audit.checkpoint import (
+    CHECKPOINT,
+    HISTORY,
+    Checkpoint,
+    Publisher,
+    PublishRefused,
+    RolledBack,
+    open_checkpoint,
+    split_notes,
+)
 from audit.keyring import KeyProblem, signature_fits
+from audit.log import segment_name
 from audit.memory import MemoryDirectory
 from audit.note import BadNote, NoteKey, NoteSigner, UnknownSigner, open_note
 from audit.report import Exit
@@ -184,6 +194,95 @@ def test_publisher_refuses_when_a_checkpoint_cannot_be_trusted() -> None:
         journal.publish()
 
 
+# -- a clone of the log that is written elsewhere and signs into the same anchor ---------------------------------------
+
+
+def with_a_clone() -> tuple[Journal, Journal]:
+    """Two logs that go on from one copied folder, each with randomness of its own, and share an anchor."""
+    ours, clone = Journal(), Journal()
+    ours.records(5)
+    ours.export()
+    ours.publish()
+    for name, data in ours.directory.files().items():
+        clone.directory.put(name, data)
+    clone.sealer, clone.anchor = ours.sealer, ours.anchor
+    clone.draw = entropy("a machine started twice")
+    clone.frames = []
+    return ours, clone
+
+
+def go_on(journal: Journal, records: int) -> None:
+    journal.boot()
+    journal.records(records)
+    journal.export()
+
+
+@pytest.mark.parametrize("theirs", [8, 1], ids=["more than here", "less than here"])
+def test_a_publisher_at_work_sees_that_a_clone_wrote_into_its_anchor(theirs: int) -> None:
+    ours, clone = with_a_clone()
+    go_on(ours, 3)
+    publisher = Publisher(ours.directory, ours.signer, [ours.anchor])
+    assert publisher.publish() is not None
+    assert publisher.publish() is None
+    go_on(clone, theirs)
+    # The clone had agreed with the anchor before ours wrote there.
+    there = Publisher(clone.directory, clone.signer, [MemoryDirectory()]).publish()
+    assert there is not None
+    ours.anchor.put(CHECKPOINT, there.note.encode())
+    own = ours.directory.files()
+    # Also with nothing new to sign, and again as long as it is there.
+    for _ in range(2):
+        with pytest.raises(RolledBack, match="rolled back" if theirs == 8 else "differ"):
+            publisher.publish(ours.sealer.head.size)
+    go_on(ours, 9)
+    with pytest.raises(RolledBack, match="differ"):
+        publisher.publish(ours.sealer.head.size)
+    assert ours.anchor.files()[CHECKPOINT].decode() == there.note
+    assert ours.directory.files()[CHECKPOINT] == own[CHECKPOINT]
+
+
+def test_a_clone_that_changed_its_key_is_known_by_what_the_old_one_signed() -> None:
+    ours, clone = with_a_clone()
+    publisher = Publisher(ours.directory, ours.signer, [ours.anchor])
+    publisher.publish()
+    fresh = NoteSigner.generate(ORIGIN, entropy("fresh"))
+    go_on(clone, 30)
+    last = sign_checkpoint(clone.signer, clone.sealer.head.size, clone.sealer.head.root())
+    newest = sign_checkpoint(fresh, clone.sealer.head.size + 1, bytes(32))
+    ours.anchor.put(CHECKPOINT, newest)
+    # Whoever can write to an anchor can put a stranger's checkpoint there: that is told, and holds nothing up.
+    with pytest.raises(PublishRefused, match="cannot be trusted") as refused:
+        publisher.publish()
+    assert not isinstance(refused.value, RolledBack)
+    ours.anchor.put(HISTORY, ours.anchor.files()[HISTORY] + last + b"\n" + newest + b"\n")
+    with pytest.raises(RolledBack, match=f"a checkpoint of {clone.sealer.head.size} exists"):
+        publisher.publish()
+
+
+def test_an_anchor_that_was_put_back_to_an_earlier_checkpoint_of_this_log_is_served_on() -> None:
+    journal = Journal()
+    journal.export()
+    publisher = Publisher(journal.directory, journal.signer, [journal.anchor])
+    first = publisher.publish()
+    go_on(journal, 3)
+    second = publisher.publish()
+    assert first is not None
+    assert second is not None
+    journal.anchor.put(CHECKPOINT, first.note.encode())
+    go_on(journal, 3)
+    third = publisher.publish()
+    assert third is not None
+    assert journal.anchor.files()[CHECKPOINT].decode() == third.note
+    # Files that cannot be compared with it any more, in the middle of the work, are told rather than signed over.
+    journal.anchor.put(CHECKPOINT, first.note.encode())
+    name = segment_name(first.checkpoint.size)
+    damaged = bytearray(journal.directory.files()[name])
+    damaged[40] ^= 1
+    journal.directory.put(name, bytes(damaged))
+    with pytest.raises(PublishRefused, match="compared"):
+        publisher.publish()
+
+
 def test_anchor_that_fails_is_named_and_served_later() -> None:
     journal = Journal()
     journal.export()
@@ -251,6 +350,21 @@ def ready_to_publish() -> Journal:
     journal.seal()
     journal.export()
     return journal
+
+
+def test_a_history_is_read_backwards_whatever_a_crash_left_at_its_end() -> None:
+    journal = ready_to_publish()
+    journal.publish()
+    notes = list(split_notes(journal.directory.files()[HISTORY]))
+    assert len(notes) == 2
+    assert list(history.backwards(journal.directory)) == notes[::-1]
+    whole = journal.directory.files()[HISTORY]
+    for cut in range(len(notes[0])):
+        journal.directory.put(HISTORY, whole + notes[0][:cut])
+        assert list(history.backwards(journal.directory)) == notes[::-1], cut
+    journal.directory.put(HISTORY, notes[0][:-1])
+    assert list(history.backwards(journal.directory)) == []
+    assert list(history.backwards(MemoryDirectory())) == []
 
 
 def test_torn_history_is_incomplete() -> None:

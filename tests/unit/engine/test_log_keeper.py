@@ -307,6 +307,28 @@ async def test_nothing_new_is_taken_while_a_checkpoint_says_that_the_log_is_not_
     assert [name for name, _ in desk.told] == ["audit_checkpoint_refused"]
 
 
+async def test_nothing_new_is_taken_once_a_clone_has_written_into_the_anchor_of_a_log_at_work() -> None:
+    desk = Desk()
+    desk.witness.may_answer.set()
+    async with desk.working():
+        await desk.until(lambda: not desk.journal.frames)
+        desk.keeper.hasten()
+        await desk.until(lambda: CHECKPOINT in desk.journal.anchor.files())
+        assert desk.keeper.refusal() is None
+        own = desk.journal.anchor.files()[CHECKPOINT]
+        desk.journal.anchor.put(CHECKPOINT, sign_checkpoint(desk.journal.signer, 1000, bytes(32)))
+        desk.keeper.hasten()
+        await desk.until(lambda: desk.keeper.refusal() is not None)
+        refusal = desk.keeper.refusal()
+        desk.journal.anchor.put(CHECKPOINT, own)
+        desk.keeper.hasten()
+        await desk.until(lambda: desk.keeper.refusal() is None)
+
+    assert refusal is not None
+    assert "runs elsewhere" in refusal
+    assert [name for name, _ in desk.told] == ["audit_checkpoint_refused"]
+
+
 async def test_a_checkpoint_that_cannot_be_trusted_is_told_and_holds_nothing_up() -> None:
     """Whoever can write to an anchor could stop the gateway otherwise."""
     desk = Desk()

@@ -4,12 +4,12 @@ import errno
 
 import pytest
 
-from audit.checkpoint import CHECKPOINT, HISTORY, Publisher
+from audit.checkpoint import CHECKPOINT, HISTORY, Publisher, newest_signed
 from audit.head import Head
 from audit.log import segment_name, segments
 from audit.memory import MemoryDirectory
 from audit.note import NoteSigner
-from gateway.engine.log_rollback import contradiction, is_rollback, newest_signed
+from gateway.engine.log_rollback import contradiction, is_rollback
 from tests.unit.audit.logs import ORIGIN, Journal, entropy, sign_checkpoint
 
 OTHER = NoteSigner.generate(ORIGIN, entropy("another"))
