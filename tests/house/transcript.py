@@ -12,9 +12,6 @@ from pathlib import Path
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PROMPT = "$ "
 _MORE = "> "
-# A program in the background says in a line of JSON that it is ready; a reader types slowly enough, a test must wait.
-_BACKGROUND = re.compile(r"> (\S+)(?: 2>&1)? &$")
-_UNTIL_READY = """for _ in $(seq 300); do grep -qs '"pid"' {file} && break; sleep 0.1; done"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +72,8 @@ def run(steps: list[Step], *, folder: Path, environment: Mapping[str, str]) -> I
     try:
         for step in steps:
             end = f"end-of-step-{uuid.uuid4().hex}"
-            background = _BACKGROUND.search(step.command)
-            ready = "" if background is None else _UNTIL_READY.format(file=background[1])
-            shell.stdin.write(f"{step.command}\n{ready}\nprintf '\\n%s\\n' {end}\n")
+            # As a reader pastes it: whatever must be waited for, the session itself waits for.
+            shell.stdin.write(f"{step.command}\nprintf '\\n%s\\n' {end}\n")
             shell.stdin.flush()
             output = []
             for line in shell.stdout:
