@@ -178,10 +178,11 @@ def _failed_there(draft: Draft, event: str, sighting: Sighting) -> None:
         Executed.YES: f"The {who} carried it out and says that it failed.",
         Executed.UNKNOWN: f"The {who} says that it failed, and not how far it came.",
     }[executed]
+    why = ""
     if _by_the_runner(draft.action):
         # The record says more than that it failed: why it ended, or why it never began.
-        detail = f"{detail} {sentence(sighting.detail.removesuffix(f': {sighting.finding.value}'))}"
-    draft.fail(event, basis, executed, Failure("failed_there", detail))
+        why = sentence(sighting.detail.removesuffix(f": {sighting.finding.value}"))
+    draft.fail(event, basis, executed, Failure("failed_there", f"{detail} {why}".rstrip()), why=why)
 
 
 def _by_the_runner(action: Action) -> bool:

@@ -216,10 +216,10 @@ class Draft:
         self.settle_attempts(Standing.SETTLED)
         self._end(event, State.SUCCEEDED, Executed.YES, basis, None)
 
-    def fail(self, event: str, basis: str | None, executed: Executed, failure: Failure) -> None:
-        """Take the arrow to failure, with what is known about execution."""
+    def fail(self, event: str, basis: str | None, executed: Executed, failure: Failure, *, why: str = "") -> None:
+        """Take the arrow to failure, with what is known about execution. `why`: see `core.steps.in_part`."""
         if self.action.steps:
-            executed, failure = in_part(self.operation, executed, basis, failure)
+            executed, failure = in_part(self.operation, executed, basis, failure, why=why)
         self._end(event, State.FAILED, executed, basis, failure)
 
     def cancel(self, event: str, failure: Failure) -> None:

@@ -158,10 +158,12 @@ def story(steps: Iterable[StepSeen]) -> str:
     return f"Of its steps, {'; '.join(parts)}."
 
 
-def in_part(operation: Operation, executed: Executed, basis: str | None, failure: Failure) -> tuple[Executed, Failure]:
+def in_part(
+    operation: Operation, executed: Executed, basis: str | None, failure: Failure, *, why: str = ""
+) -> tuple[Executed, Failure]:
     """A failure as it may be told of a job of which some steps have run: never as "not executed".
 
-    What a person attests stays their word.
+    What a person attests stays their word. `why` says in a sentence what the host gave as its reason.
     """
     touched = [item for item in operation.steps if item.state in TOUCHED]
     if not touched or basis == "attestation":
@@ -169,5 +171,6 @@ def in_part(operation: Operation, executed: Executed, basis: str | None, failure
     code = failure.code
     if executed is Executed.NO:
         executed = Executed.YES if any(item.state in ENDED for item in touched) else Executed.UNKNOWN
-        failure, code = replace(failure, detail="It was executed in part, and goes no further."), "executed_in_part"
+        told = "It was executed in part, and goes no further."
+        failure, code = replace(failure, detail=f"{told} {why}".rstrip()), "executed_in_part"
     return executed, replace(failure, code=code, detail=f"{failure.detail} {story(operation.steps)}")

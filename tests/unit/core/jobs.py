@@ -34,7 +34,7 @@ def told(phase: str, code: int | None = None, **more: Any) -> Observation:
     headers = [("Content-Type", "application/json"), ("Phase", phase)]
     if code is not None:
         headers.append(("Exited", str(code)))
-    summary = f"the host says {phase}"
+    summary = f"the host says {phase}" + (f" for {more['reason']}" if "reason" in more else "")
     return answer(code or 0, json.dumps(body).encode(), *headers, summary=summary)
 
 

@@ -341,6 +341,9 @@ def test_a_lock_that_stays_busy_ends_the_job_as_executed_in_part() -> None:
     assert story.ending == ("failed", "yes", "probe")
     assert story.operation.failure is not None
     assert "migrate never ran and never will" in story.operation.failure.detail
+    # The host's own reason stands there, and nothing that would be false of the steps that have run.
+    assert "no further. Step migrate (2 of 3): the host says fenced for lock_busy. Of" in story.operation.failure.detail
+    assert "before anything was done" not in story.operation.failure.detail
     assert host.runs == ["backup"]
 
 
