@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from audit.arguments import JsonFlag, policy_at, usage
+from audit.arguments import JsonFlag, policy_at, usage, warn
 from audit.inputs import STDIN, read_input, reason_of
 from audit.report import printable
 from audit.trust import NONE, BadPolicy
-from audit.trust_words import explain, make_policy, policy_json
+from audit.trust_words import explain, left_out, make_policy, policy_json
 
 trust_app = typer.Typer(help="Make a trust policy, or say what one asks for.", no_args_is_help=True)
 
@@ -21,7 +21,9 @@ trust_app = typer.Typer(help="Make a trust policy, or say what one asks for.", n
 @trust_app.command("make")
 def make_command(
     *,
-    log: Annotated[list[str], typer.Option(help="A log's vkey, a file with it, or a policy: its log lines.")],
+    log: Annotated[
+        list[str], typer.Option(help="A log's vkey, a file with it, or a policy: its log lines, no others.")
+    ],
     witness: Annotated[list[str] | None, typer.Option(help="NAME VKEY [URL] of a witness, or a file with it.")] = None,
     group: Annotated[list[str] | None, typer.Option(help="NAME all|any|NUMBER MEMBER... of a group.")] = None,
     quorum: Annotated[
@@ -31,15 +33,13 @@ def make_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Put a policy together and refuse one that could never be met."""
+    logs, witnesses = [_text(item) for item in log], [_text(item) for item in witness or ()]
     try:
-        policy = make_policy(
-            [_text(item) for item in log],
-            [_text(item) for item in witness or ()],
-            group or (),
-            quorum,
-        )
+        policy = make_policy(logs, witnesses, group or (), quorum)
     except BadPolicy as error:
         usage(str(error))
+    for sentence in left_out((*logs, *witnesses), policy):
+        warn(sentence)
     if out is not None:
         try:
             _write_new(out, policy.to_text())

@@ -39,7 +39,7 @@ def make_policy(logs: Sequence[str], witnesses: Sequence[str], groups: Sequence[
 
 def _lines(text: str, word: str) -> list[str]:
     found = [line.strip() for line in text.splitlines() if line.strip()]
-    if _is_policy(text):
+    if _policy(text) is not None:
         wanted = {word, OWN} if word == "log" else {word}
         found = [line for line in found if line.split()[0] in wanted]
         if not found:
@@ -47,12 +47,24 @@ def _lines(text: str, word: str) -> list[str]:
     return [line if line.startswith((f"{word} ", "#")) else f"{word} {line}" for line in found]
 
 
-def _is_policy(text: str) -> bool:
+def _policy(text: str) -> TrustPolicy | None:
     try:
-        TrustPolicy.parse(text)
+        return TrustPolicy.parse(text)
     except BadPolicy:
-        return False
-    return True
+        return None
+
+
+def left_out(texts: Sequence[str], policy: TrustPolicy) -> list[str]:
+    """What policies among these texts have of witnesses, and the one made of them has not: a sentence for each."""
+    kept = {witness.key.public for witness in policy.witnesses.values()}
+    found = []
+    for before in filter(None, map(_policy, texts)):
+        names = [name for name, witness in before.witnesses.items() if witness.key.public not in kept]
+        if names:
+            found.append(f"left out, witnesses of the policy given: {', '.join(names)}; --witness with it keeps them")
+        if before.asks_witnesses and not policy.asks_witnesses:
+            found.append("the policy given asks witnesses to agree, the new one asks for none; say whom with --quorum")
+    return list(dict.fromkeys(found))
 
 
 def explain(policy: TrustPolicy) -> list[str]:

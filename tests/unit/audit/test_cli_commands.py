@@ -169,7 +169,15 @@ def test_trust_is_made_and_shown(tmp_path: Path) -> None:
     assert run("trust", "make", "--log", log, "--out", bare)[0] == 0
     for known, named in ((bare, parts[2:]), (policy, ("--witness", policy))):
         code, made, problem = run("trust", "make", "--log", known, *named, "--quorum", "2")
-        assert (code, made) == (0, policy.read_text()), problem
+        assert (code, made, problem) == (0, policy.read_text(), "")
+    # What of it is not taken over is never dropped in silence.
+    code, made, problem = run("trust", "make", "--log", policy)
+    assert (code, made) == (0, bare.read_text())
+    assert [word in problem for word in ("w1, w2; --witness", "say whom with --quorum")] == [True, True]
+    code, _, problem = run("trust", "make", "--log", policy, "--witness", w2, "--quorum", "1")
+    assert (code, "given: w1; --witness" in problem, "--quorum" in problem) == (0, True, False)
+    code, _, problem = run("trust", "make", "--log", policy, "--witness", policy)
+    assert (code, "w1" in problem, "say whom with --quorum" in problem) == (0, False, True)
     code, _, problem = run("trust", "make", "--log", log, "--witness", bare)
     assert (code, "has no witness line" in problem) == (Exit.USAGE, True)
 
