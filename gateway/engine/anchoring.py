@@ -3,7 +3,7 @@
 import errno
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -164,14 +164,6 @@ def witnesses_of(audit: AuditSettings) -> dict[str, Witness]:
     except OSError as error:
         raise Refused(f"The policy {audit.witness_policy} cannot be read: {error.strerror}.") from error
     return {name: witness for name, witness in found.items() if witness.url}
-
-
-def newest_below(folder: Path, witnesses: Mapping[str, Witness]) -> int | None:
-    """Wall time of the newest cosignature in any log below a folder, None if there is none."""
-    keys = [witness.key for witness in witnesses.values()]
-    logs = [DiskDirectory(path.parent) for path in folder.rglob(HISTORY)] if folder.is_dir() else []
-    times = [at_ms for log in logs if (at_ms := newest_cosignature_ms(log, keys)) is not None]
-    return max(times, default=None)
 
 
 def newest_cosignature_ms(directory: Directory, keys: Sequence[CosignerKey]) -> int | None:

@@ -1,7 +1,7 @@
 """What can be read of a data folder's audit log without opening it, also while a gateway serves: keys, and damage."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -13,8 +13,9 @@ from audit.keyring import KeyProblem
 from audit.log import SEGMENTS
 from audit.report import Exit, Finding
 from audit.subjects import PersonalKey, Subject
-from audit.trust import TrustPolicy
+from audit.trust import TrustPolicy, Witness
 from audit.verify import Extra, VerifyOptions, verify
+from gateway.engine.anchoring import newest_cosignature_ms
 from gateway.engine.log_keys import LOG_KEYS_META, KeyFile, policy_of
 from gateway.engine.log_opening import ORIGIN_META, LogPaths, anchor_folder
 from gateway.settings import Settings
@@ -122,6 +123,11 @@ class LogLook:
             extra=Extra(started=started, progress=progress),
         )
         return [finding for finding in report.findings if finding.exit in DAMAGE or finding.code == BAD_ANCHOR]
+
+    def cosigned_ms(self, witnesses: Mapping[str, Witness]) -> int | None:
+        """Wall time of the newest cosignature of the present log; those of a log before it vouch for nothing in it."""
+        keys = [witness.key for witness in witnesses.values()]
+        return newest_cosignature_ms(DiskDirectory(self.folder(self.origin())), keys)
 
     def emptied_anchors(self) -> list[Path]:
         """Anchors that are there and hold nothing, although this log has been signed for."""

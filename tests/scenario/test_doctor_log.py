@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from audit.checkpoint import CHECKPOINT
+from audit.checkpoint import CHECKPOINT, HISTORY
+from audit.cosign import Cosigner
 from audit.report import Finding
 from fixtures.service.server import DeployService
 from gateway.catalog.config import open_settings
+from gateway.engine.chance import SystemChance
 from gateway.engine.clock import SystemClock
 from gateway.engine.log_look import LogLook
 from gateway.office import Paths
@@ -110,6 +112,23 @@ async def test_an_anchor_that_is_gone_is_never_made_anew_and_said_by_keeper_and_
     assert (fine["anchors"][0], fine["audit log"][0]) == (True, True), fine
     code, verdict = home.verify()
     assert code == 0, verdict
+
+
+async def test_cosignatures_of_an_earlier_log_say_nothing_of_the_present_one(
+    home: Home, service: DeployService
+) -> None:
+    cosigner = Cosigner.generate("w.test/one", SystemChance().bytes)
+    configure(home, service, witnesses=[{"vkey": str(cosigner.key), "url": "http://127.0.0.1:9"}])
+    note = (home.log_folder() / CHECKPOINT).read_text()
+    line = cosigner.cosign(note.partition("\n\n")[0] + "\n", SystemClock().wall_ms() // 1000)
+    (home.log_folder() / HISTORY).write_text(f"{note}{line}\n")
+    ok, said = checks(home)["witnesses"]
+    assert (ok, "newest cosignature" in said) == (True, True), said
+    flip(max((home.log_folder() / "segments").glob("*.agl")), 30)
+    done = home.within("recover", "--accept-loss", "--person", "ada", "--reason", "A file was damaged.")
+    assert done.returncode == 0, done.stderr
+    ok, said = checks(home)["witnesses"]
+    assert (ok, "none of 1 has cosigned this log" in said) == (False, True), said
 
 
 async def test_a_log_that_is_written_meanwhile_is_no_finding(home: Home, service: DeployService) -> None:

@@ -10,7 +10,7 @@ from audit.cli import progress_bar
 from audit.report import Finding
 from gateway.catalog.lint import check as check_catalog
 from gateway.catalog.load import read_folder
-from gateway.engine.anchoring import newest_below, witnesses_of
+from gateway.engine.anchoring import witnesses_of
 from gateway.settings import Settings
 from gateway.store.port import Refused
 from gateway.surfaces.cli.client import AnswerLost, Client, Unreachable
@@ -48,7 +48,7 @@ async def examine(context: Context) -> list[Line]:
     lines += _catalog(settings)
     lines += _files(settings)
     lines += _anchors(settings)
-    lines += _witnesses(settings, context.composition.clock.wall_ms())
+    lines += _witnesses(context, settings)
     lines += [line async for line in _gateway(context, settings)]
     # Last: a stopped gateway's log is as it should be only once it was opened, which sets a torn end aside.
     lines += _log(context, settings)
@@ -101,19 +101,19 @@ def _anchors(settings: Settings) -> list[Line]:
     return [Line("anchors", fine=not missing, detail=detail)]
 
 
-def _witnesses(settings: Settings, now_ms: int) -> list[Line]:
+def _witnesses(context: Context, settings: Settings) -> list[Line]:
     """How old the newest cosignature is. An idle log beats once an hour and asks for new ones then."""
     try:
         witnesses = witnesses_of(settings.audit)
+        if not witnesses:
+            return []
+        newest_ms = context.composition.look(settings).cosigned_ms(witnesses)
     except Refused as refused:
         return [Line("witnesses", fine=False, detail=str(refused))]
-    if not witnesses:
-        return []
-    newest_ms = newest_below(Path(settings.data_folder) / "audit", witnesses)
     if newest_ms is None:
         detail = f"none of {len(witnesses)} has cosigned this log; the gateway's own log says why"
         return [Line("witnesses", fine=False, detail=detail)]
-    seconds = max(0, (now_ms - newest_ms) // 1000)
+    seconds = max(0, (context.composition.clock.wall_ms() - newest_ms) // 1000)
     detail = f"newest cosignature is {seconds} s old"
     if seconds > COSIGNATURE_SECONDS_MAX:
         return [Line("witnesses", fine=False, detail=f"{detail}; the gateway's own log says why")]

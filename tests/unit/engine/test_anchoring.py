@@ -16,7 +16,6 @@ from gateway.engine.anchoring import (
     Answer,
     NotedSealer,
     Taken,
-    newest_below,
     newest_cosignature_ms,
     witnesses_of,
 )
@@ -116,7 +115,6 @@ def test_the_newest_cosignature_is_found_behind_checkpoints_that_have_none(tmp_p
     journal.directory = directory  # type: ignore[assignment]  # a real folder in the place of one in memory
     journal.export()
     publisher = Publisher(directory, journal.signer)
-    witnesses = {cosigner.name: Witness(cosigner.key, "http://h") for cosigner in COSIGNERS}
     keys = [cosigner.key for cosigner in COSIGNERS]
     assert newest_cosignature_ms(directory, keys) is None
     for time_s in (100, 300, 200):
@@ -133,7 +131,6 @@ def test_the_newest_cosignature_is_found_behind_checkpoints_that_have_none(tmp_p
 
     assert newest_cosignature_ms(directory, keys) == 300_000
     assert newest_cosignature_ms(directory, keys[1:]) is None
-    assert newest_below(tmp_path, witnesses) == 300_000
-    assert newest_below(tmp_path / "none", witnesses) is None
+    assert newest_cosignature_ms(DiskDirectory(tmp_path / "none"), keys) is None
     (tmp_path / "log" / HISTORY).write_bytes(b"\xff\n\n\n")
-    assert newest_below(tmp_path, witnesses) is None
+    assert newest_cosignature_ms(directory, keys) is None
