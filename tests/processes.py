@@ -12,7 +12,7 @@ def ends(process: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([watched], [], [], 10)[0])
+        return bool(select.select([watched], [], [], 40)[0])
     finally:
         os.close(watched)
 

@@ -20,7 +20,7 @@ import asyncssh
 from adapters.contract_ssh import SshPins, SshRoute
 from tests.unit.adapters.ssh_stand import credential_of, new_key, public_text
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 40.0
 MISSING = "these tests need OpenSSH's server; on Debian and Ubuntu: apt-get install openssh-server"
 ATTEMPTS = 5
 

@@ -13,7 +13,7 @@ from adapters.ssh.runner_command import Command, command_of
 from adapters.ssh.runner_wire import Answer, read_answer
 
 SHELLS = ("dash", "bash", "busybox")
-SECONDS_MAX = 20
+SECONDS_MAX = 40
 ISSUED = 1_000
 
 

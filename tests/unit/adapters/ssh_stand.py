@@ -24,13 +24,15 @@ from adapters.ssh.client import SshAdapter
 from fixtures.proxy.server import FaultProxy
 from fixtures.ssh.service import USER, SshService
 
-QUICK = SshLimits(
-    connect_seconds=5.0,
-    login_seconds=5.0,
-    open_seconds=5.0,
-    reply_seconds=5.0,
-    grace_seconds=0.2,
-    keepalive_seconds=30.0,
+LONG_SECONDS = 40.0
+"""For what must not run out of time, on the busiest machine."""
+PATIENT = SshLimits(
+    connect_seconds=LONG_SECONDS,
+    login_seconds=LONG_SECONDS,
+    open_seconds=LONG_SECONDS,
+    reply_seconds=LONG_SECONDS,
+    grace_seconds=LONG_SECONDS,
+    keepalive_seconds=LONG_SECONDS,
 )
 LOOK_SECONDS = 0.005
 SHORT_SECONDS = 0.3
@@ -95,7 +97,7 @@ class Stand:
             return
         event = asyncio.Event()
         self._waiting.append((stage, event))
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(LONG_SECONDS):
             await event.wait()
 
     @property
@@ -120,7 +122,7 @@ class Stand:
         return replace(self.direct, port=int(self.proxy.address.rpartition(":")[2]))
 
     def exchange(self, route: SshRoute | None = None, **changes: Any) -> SshExchange:
-        plain = SshExchange(route or self.direct, "sh -s", b"payload\n", run_seconds=20.0, limits=QUICK)
+        plain = SshExchange(route or self.direct, "sh -s", b"payload\n", run_seconds=LONG_SECONDS, limits=PATIENT)
         return replace(plain, **changes)
 
     async def attempt(
@@ -135,7 +137,7 @@ class Stand:
 
 
 def limited(**seconds: Any) -> SshLimits:
-    return replace(QUICK, **seconds)
+    return replace(PATIENT, **seconds)
 
 
 async def run_out(adapter: SshAdapter, stage: Stage) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from adapters.contract import Hooks, Phase
 from adapters.http.client import HttpAdapter
+from tests.streams import ended
 from tests.unit.adapters.conftest import AdapterMaker, Exchanger, Owner
 from tests.unit.adapters.raw_server import Authority, Conversation, server_context, serving
 
@@ -259,7 +260,7 @@ async def test_tunnel_through_a_proxy_carries_the_request_to_the_named_service(
                     while data := await source.read(65536):
                         sink.write(data)
                         await sink.drain()
-                sink.close()
+                await ended(sink)
 
             async with asyncio.TaskGroup() as both:
                 both.create_task(pump(conversation.reader, writer))

@@ -3,20 +3,22 @@
 `N` proof that nothing was sent, `?` may have been executed, `E` executed, `E-` executed with its result lost.
 """
 
+import asyncio
 import gzip
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from adapters.contract import Framing, Observation, Phase
 from adapters.http.client import HttpAdapter
+from adapters.http.flight import Flight
 from tests.unit.adapters.conftest import Exchanger, Owner
-from tests.unit.adapters.raw_server import Authority, Behaviour, Conversation, serving
+from tests.unit.adapters.raw_server import Authority, Behaviour, Conversation, Peer, run_out, serving
 
 METHODS = ("POST", "PUT", "DELETE", "PATCH")
 BIG = b"x" * (12 * 1024 * 1024)
-SHORT_SECONDS = 0.25
-"""Longer than any of the healthy steps here takes, short enough to wait for in rows whose fault is silence."""
 
 
 def reading(seen: Observation) -> str:
@@ -77,6 +79,18 @@ async def interim_flood(conversation: Conversation) -> None:
         await conversation.send(b"HTTP/1.1 102 Processing\r\nX-Filler: " + b"f" * 1000 + b"\r\n\r\n")
 
 
+def committed(peer: Peer, flight: Flight) -> object:
+    return peer.requests
+
+
+def begun(peer: Peer, flight: Flight) -> object:
+    return peer.heads
+
+
+def answering(peer: Peer, flight: Flight) -> object:
+    return flight.head
+
+
 @dataclass(frozen=True)
 class Row:
     name: str
@@ -84,7 +98,8 @@ class Row:
     reading: str
     commits: int | None = 1
     body: bytes = b'{"n": 1}'
-    seconds: float = 10.0
+    stalls: Callable[[Peer, Flight], object] | None = None
+    """Where the fault is silence: whether all has come that will ever come."""
     phase: Phase | None = None
 
     def __str__(self) -> str:
@@ -103,9 +118,9 @@ ROWS = (
     Row("rst_without_reading", rst_unread, "?", commits=0),
     Row("commit_then_fin", after_request(b""), "?", phase=Phase.REQUEST_WRITTEN),
     Row("commit_then_rst", after_request(b"", then="rst"), "?", phase=Phase.REQUEST_WRITTEN),
-    Row("commit_then_hang", after_request(b"", then="hang"), "?", seconds=SHORT_SECONDS, phase=Phase.REQUEST_WRITTEN),
+    Row("commit_then_hang", after_request(b"", then="hang"), "?", phase=Phase.REQUEST_WRITTEN, stalls=committed),
     Row("rst_in_body", rst_in_body, "?", commits=0, body=BIG, phase=Phase.REQUEST_STARTED),
-    Row("stall_in_body", stall_in_body, "?", commits=0, body=BIG, seconds=SHORT_SECONDS, phase=Phase.REQUEST_STARTED),
+    Row("stall_in_body", stall_in_body, "?", commits=0, body=BIG, phase=Phase.REQUEST_STARTED, stalls=begun),
     Row("status_line_cut", after_request(b"HTTP/1.1 20"), "?", phase=Phase.REQUEST_WRITTEN),
     Row("headers_cut", after_request(OK + b"Content-Le"), "?"),
     Row("garbage_line", after_request(b"\x00\x01garbage\r\n\r\n"), "?", phase=Phase.REQUEST_WRITTEN),
@@ -125,7 +140,7 @@ ROWS = (
     Row("good_gzip", after_request(GOOD_GZIP), "E"),
     Row("body_short_fin", after_request(OK + b"Content-Length: 9\r\n\r\nok"), "E-", phase=Phase.RESPONSE_STARTED),
     Row("body_short_rst", after_request(OK + b"Content-Length: 9\r\n\r\nok", then="rst"), "E-?"),
-    Row("body_stalls", after_request(OK + b"Content-Length: 9\r\n\r\nok", then="hang"), "E-", seconds=SHORT_SECONDS),
+    Row("body_stalls", after_request(OK + b"Content-Length: 9\r\n\r\nok", then="hang"), "E-", stalls=answering),
     Row("chunks_cut", after_request(OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n"), "E-"),
     Row("gzip_junk", after_request(JUNK_GZIP), "E-"),
     Row("gzip_cut", after_request(CUT_GZIP), "E-"),
@@ -151,7 +166,14 @@ async def test_fault_is_reported_as_what_it_proves_and_nothing_is_resent(  # noq
     authority: Authority,
 ) -> None:
     async with serving(row.behaviour, tls=authority.server if tls else None) as peer:
-        seen = await adapter.attempt(exchange(peer, method, body=row.body, seconds=row.seconds), owner.hooks)
+        attempt = adapter.attempt(exchange(peer, method, body=row.body, seconds=60.0), owner.hooks)
+        if row.stalls is None:
+            seen = await attempt
+        else:
+            async with asyncio.TaskGroup() as group:
+                seeing = group.create_task(attempt)
+                await run_out(adapter, partial(row.stalls, peer))
+            seen = seeing.result()
         peer.given_up.set()
         await peer.all_ended()
     assert peer.connections == 1

@@ -21,7 +21,7 @@ from adapters.http.flight import Flight
 from adapters.http.refusals import Broken, SendRefused
 from adapters.http.sockets import CountingSocket
 from tests.unit.adapters.conftest import AdapterMaker, Exchanger, Owner
-from tests.unit.adapters.raw_server import Authority, Conversation, serving
+from tests.unit.adapters.raw_server import Authority, Conversation, run_out, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 STRAY = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nstray"
@@ -42,7 +42,10 @@ async def test_request_given_up_at_its_deadline_never_arrives_complete(
     tls: bool, adapter: HttpAdapter, owner: Owner, exchange: Exchanger, authority: Authority
 ) -> None:
     async with serving(slow_reader, tls=authority.server if tls else None) as peer:
-        seen = await adapter.attempt(exchange(peer, body=BIG, seconds=0.3), owner.hooks)
+        async with asyncio.TaskGroup() as group:
+            seeing = group.create_task(adapter.attempt(exchange(peer, body=BIG, seconds=60.0), owner.hooks))
+            await run_out(adapter, lambda flight: peer.heads and flight.bytes_written)
+        seen = seeing.result()
         sockets = list(adapter._sockets._open.values())
         peer.given_up.set()
         await peer.all_ended()
@@ -76,7 +79,7 @@ async def test_killed_process_resets_instead_of_flushing(exchange: Exchanger) ->
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", program, peer.origin, env=os.environ | {"PYTHONPATH": str(Path.cwd())}
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while not peer.heads:
                 await asyncio.sleep(0.01)
         process.send_signal(signal.SIGKILL)

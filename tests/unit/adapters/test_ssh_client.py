@@ -14,7 +14,7 @@ from adapters.http.refusals import Refused
 from adapters.ssh import report
 from adapters.ssh.client import COMMAND_BYTES_MAX, SshAdapter, check
 from adapters.ssh.flight import Flight
-from tests.unit.adapters.ssh_stand import QUICK, Stand, agreed, limited
+from tests.unit.adapters.ssh_stand import LONG_SECONDS, Stand, agreed, limited, run_out
 
 
 def _as_contract(adapter: SshAdapter) -> HostTransport:
@@ -40,15 +40,6 @@ async def test_the_longest_command_is_let_through(stand: Stand) -> None:
     assert (await stand.attempt(command="x" * COMMAND_BYTES_MAX)).answered
 
 
-LONG_SECONDS = 50.0
-LONG = replace(
-    QUICK,
-    connect_seconds=LONG_SECONDS,
-    login_seconds=LONG_SECONDS,
-    open_seconds=LONG_SECONDS,
-    reply_seconds=LONG_SECONDS,
-    grace_seconds=LONG_SECONDS,
-)
 SILENCES: Mapping[str, tuple[str, str, Stage, dict[str, Any]]] = {
     "no banner": ("proxy", "one_way_drop", Stage.CONNECTING, {"login_seconds": 0.3}),
     "login": ("host", "ssh_hang_login", Stage.CONNECTING, {"login_seconds": 0.3}),
@@ -67,7 +58,7 @@ async def test_each_stage_has_a_limit_of_its_own(stand: Stand, where: str) -> No
         stand.service.plan.add(name)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    seen = await stand.attempt(stand.proxied, run_seconds=LONG_SECONDS, limits=replace(LONG, **seconds))
+    seen = await stand.attempt(stand.proxied, run_seconds=LONG_SECONDS, limits=limited(**seconds))
 
     assert seen.stage is stage
     assert 0.3 <= loop.time() - began < LONG_SECONDS
@@ -85,7 +76,12 @@ async def test_the_attempts_own_deadline_ends_every_stage(stand: Stand, where: s
         stand.proxy.toxics.add(name)
     else:
         stand.service.plan.add(name)
-    seen = await stand.attempt(stand.proxied, run_seconds=0.5)
+    async with asyncio.TaskGroup() as group:
+        seeing = group.create_task(stand.attempt(stand.proxied, run_seconds=LONG_SECONDS))
+        while not stand.adapter._flights:
+            await asyncio.sleep(0)
+        await run_out(stand.adapter, stage)
+    seen = seeing.result()
 
     assert (seen.stage, seen.error_class) == (stage, "TimeoutError")
 

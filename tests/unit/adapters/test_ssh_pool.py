@@ -13,7 +13,15 @@ from adapters.contract_ssh import SshObservation, SshPins, SshRoute, Stage
 from adapters.ssh.line import SESSIONS_MAX, way
 from adapters.ssh.pool import key_of
 from tests.unit.adapters.conftest import CountingClock
-from tests.unit.adapters.ssh_stand import SHORT_SECONDS, Stand, credential_of, limited, new_key, public_text
+from tests.unit.adapters.ssh_stand import (
+    LONG_SECONDS,
+    SHORT_SECONDS,
+    Stand,
+    credential_of,
+    limited,
+    new_key,
+    public_text,
+)
 
 
 async def test_one_connection_serves_one_command_after_the_other(stand: Stand) -> None:
@@ -58,7 +66,7 @@ async def _side_by_side(stand: Stand, count: int) -> list[SshObservation]:
     """As many commands at once, none of which ends before all are under way."""
     stand.service.plan.add("ssh_status_and_hang", times=count)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(stand.attempt(limits=limited(grace_seconds=20.0))) for _ in range(count)]
+        tasks = [group.create_task(stand.attempt(limits=limited(grace_seconds=LONG_SECONDS))) for _ in range(count)]
         await stand.service.ledger.wait_for(lambda entry: entry.effect != "none", count=count)
         stand.service.release()
     return [task.result() for task in tasks]
@@ -158,7 +166,7 @@ async def test_a_connection_in_doubt_is_left_to_those_who_are_on_it(stand: Stand
     stand.service.plan.add("ssh_status_and_hang", params={"status": 4})
     stand.service.plan.add("ssh_hang")
     async with asyncio.TaskGroup() as group:
-        quiet = group.create_task(stand.attempt(limits=limited(grace_seconds=20.0)))
+        quiet = group.create_task(stand.attempt(limits=limited(grace_seconds=LONG_SECONDS)))
         await stand.reached("ended")
         stuck = await stand.attempt(limits=limited(reply_seconds=SHORT_SECONDS))
         third = await stand.attempt()
@@ -173,7 +181,7 @@ async def test_a_connection_in_doubt_is_left_to_those_who_are_on_it(stand: Stand
 async def test_a_host_that_refuses_a_session_keeps_its_connection_and_gets_fewer(stand: Stand) -> None:
     stand.service.plan.add("ssh_status_and_hang")
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(stand.attempt(limits=limited(grace_seconds=20.0)))
+        first = group.create_task(stand.attempt(limits=limited(grace_seconds=LONG_SECONDS)))
         await stand.reached("ended")
         stand.service.plan.add("ssh_refuse_session")
         refused = await stand.attempt()
@@ -188,7 +196,7 @@ async def test_a_host_that_refuses_a_session_keeps_its_connection_and_gets_fewer
 
 async def test_a_connection_whose_channel_does_not_close_takes_no_more_commands(stand: Stand) -> None:
     stand.service.plan.add("ssh_status_and_hang")
-    held = await stand.attempt()
+    held = await stand.attempt(limits=limited(grace_seconds=SHORT_SECONDS))
     after = await stand.attempt()
 
     assert (held.exit_status, held.output_complete, held.closed_boot_ms is None) == (0, False, False)

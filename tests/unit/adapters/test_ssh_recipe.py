@@ -15,7 +15,7 @@ from adapters.contract_ssh import SshLimits, SshPins, SshRoute, Stage
 from adapters.ssh.recipe import SESSION, options_of, quiet_library
 from adapters.ssh.trust import Gatekeeper, identity_of, known_hosts
 from tests.unit.adapters.conftest import CountingClock
-from tests.unit.adapters.ssh_stand import Stand, limited, new_key, public_text
+from tests.unit.adapters.ssh_stand import LOOK_SECONDS, Stand, limited, new_key, public_text
 
 # What asyncssh reads from the operator's home, configuration or environment where it is not told.
 SAID: dict[str, Any] = {
@@ -162,7 +162,16 @@ async def test_a_host_that_lets_anybody_in_is_refused(stand: Stand) -> None:
 async def test_a_host_that_falls_silent_is_given_up_by_keepalive(stand: Stand) -> None:
     stand.service.plan.add("ssh_accept_run_hang")
     stand.proxy.toxics.add("drop_at", attributes={"stage": "ran"}, stream="downstream")
-    seen = await stand.attempt(stand.proxied, limits=limited(keepalive_seconds=0.1, keepalive_misses=2))
+    async with asyncio.TaskGroup() as group:
+        under_way = group.create_task(stand.attempt(stand.proxied, limits=limited(keepalive_misses=2)))
+        await stand.reached("ran")
+        (flight,) = stand.adapter._flights
+        while flight.stage is not Stage.ACCEPTED:
+            await asyncio.sleep(LOOK_SECONDS)
+        # From here on, as a busy machine may answer too late before.
+        assert flight.line is not None
+        flight.line.last.set_keepalive(0.1)
+    seen = under_way.result()
 
     assert (seen.stage, seen.error_class) == (Stage.ACCEPTED, "ConnectionLost")
     assert not seen.nothing_left

@@ -317,8 +317,8 @@ def _parent(process: int) -> int:
 def test_a_probe_runs_now_claims_nothing_and_frames_what_it_prints(host: Host) -> None:
     noise = command_of(["sh", "-c", 'echo "@gw1 n10000001 {}"; echo warn >&2; exit 4'])
 
-    answer = host.ask(Verb.PROBE, command=noise, limit_seconds=10)
-    again = host.ask(Verb.PROBE, command=noise, limit_seconds=10)
+    answer = host.ask(Verb.PROBE, command=noise, limit_seconds=60)
+    again = host.ask(Verb.PROBE, command=noise, limit_seconds=60)
 
     assert (answer.phase, answer.fields["exit"], answer.err) == (RemotePhase.OK, 4, Output(5, b"warn\n", b""))
     assert again.fields == answer.fields == {"exit": 4, "timed_out": False, "output_complete": True}

@@ -166,7 +166,7 @@ def _cut_everywhere(host: Host, cuts: int) -> None:
     text = host.text(host.call(Verb.RUN))
     for cut in range(1, cuts):
         process = host.start(text[: len(text) * cut // cuts])
-        process.communicate(timeout=20)
+        process.communicate(timeout=40)
     assert (host.executions(), host.files()) == (0, set())
 
 

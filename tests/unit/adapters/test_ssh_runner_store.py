@@ -194,7 +194,7 @@ def test_processes_of_another_namespace_are_judged_by_the_lock_they_hold(dash: H
     dash.runner = dash.changed(NAMESPACE)
     alive = dash.ask(Verb.STATUS)
     os.kill(supervisor, signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=40)
 
     assert (alive.phase, dash.ask(Verb.STATUS).phase) == (RemotePhase.RUNNING, RemotePhase.LOST)
 

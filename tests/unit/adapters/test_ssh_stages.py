@@ -14,6 +14,7 @@ from adapters.ssh.flight import Flight
 from adapters.ssh.stages import TABLE, Proof, Signs, is_refusal, proof_of
 from tests.unit.adapters.conftest import Owner
 from tests.unit.adapters.ssh_stand import (
+    LONG_SECONDS,
     SHORT_SECONDS,
     Stand,
     agreed,
@@ -140,7 +141,9 @@ async def test_without_a_login_nothing_was_executed(
     stand: Stand, owner: Owner, make: Callable[[Stand], SshRoute], error: str | None
 ) -> None:
     stand.adapter = stand.new_adapter(lookup=_unknown_name)
-    seen = await stand.attempt(make(stand), owner.hooks, limits=limited(login_seconds=1.0))
+    seen = await stand.attempt(
+        make(stand), owner.hooks, limits=limited(login_seconds=SHORT_SECONDS if error == "TimeoutError" else 40.0)
+    )
 
     assert seen.stage is Stage.CONNECTING
     assert seen.nothing_left
@@ -286,7 +289,7 @@ async def test_a_connection_lost_after_the_status_changes_nothing(stand: Stand, 
     stand.proxy.toxics.add("cut_at", attributes={"stage": "cut", "close": close})
 
     async with asyncio.TaskGroup() as group:
-        under_way = group.create_task(stand.attempt(stand.proxied, limits=limited(grace_seconds=20.0)))
+        under_way = group.create_task(stand.attempt(stand.proxied, limits=limited(grace_seconds=LONG_SECONDS)))
         await stand.reached("ended")
         (flight,) = stand.adapter._flights
         await flight.over.wait()

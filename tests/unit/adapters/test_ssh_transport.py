@@ -118,7 +118,7 @@ class OnHost:
         self.transport = RunnerTransport(Session(self._run), self.watch, tokens())
 
     def _run(self, sent: SshExchange) -> SshObservation:
-        output, _ = self.host.start(sent.stdin).communicate(timeout=20)
+        output, _ = self.host.start(sent.stdin).communicate(timeout=40)
         return ended(output)
 
     async def ask(self, verb: HostVerb, *argv: str, **changes: Any) -> Observation:
@@ -126,7 +126,7 @@ class OnHost:
         asked = exchange(verb, store=self.host.store, store_id=self.host.store_id, command=words)
         if asked.argv:
             asked = replace(asked, argv=words)
-        return await self.transport.attempt(replace(asked, **changes), HOOKS)
+        return await self.transport.attempt(replace(asked, **{"request_seconds": 45.0, **changes}), HOOKS)
 
 
 async def test_a_run_answers_with_exit_status_and_output_and_is_told_the_same_later(host: Host) -> None:

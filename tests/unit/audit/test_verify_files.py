@@ -203,7 +203,7 @@ def test_40_verifying_a_real_folder_while_a_thread_writes_it(tmp_path: Path) -> 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert started.wait(20)
+        assert started.wait(40)
         for _ in range(60):
             report = verify(
                 DiskDirectory(directory.path),

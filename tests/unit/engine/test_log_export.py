@@ -204,7 +204,7 @@ async def test_at_the_end_everything_is_in_the_files_and_under_a_checkpoint(room
 async def test_it_works_until_it_is_stopped(room: Room) -> None:
     await room.note()
     running = asyncio.ensure_future(room.keeper.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while await room.waiting():
             await asyncio.sleep(0)
         assert not running.done()
@@ -223,7 +223,7 @@ async def test_a_store_that_is_lost_ends_the_loop_with_its_reason(room: Room) ->
         await room.note()
 
     with pytest.raises(StoreUnknown):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await room.keeper.run()
 
 
@@ -231,7 +231,7 @@ async def test_a_seal_that_the_store_refuses_is_made_up_for_and_ends_nothing(roo
     await room.note()
     await room.store.close_log()
     running = asyncio.ensure_future(room.keeper.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while await room.waiting():
             await asyncio.sleep(0)
         room.clock.now_ms += 3_700_000

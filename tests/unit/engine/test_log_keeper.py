@@ -24,7 +24,7 @@ from tests.unit.audit.logs import ORIGIN, Journal, entropy, sign_checkpoint
 from tests.unit.engine.keeping import HandClock
 
 COSIGNER = Cosigner.generate("w.test/one", entropy("one"))
-SECONDS = 20.0
+SECONDS = 40.0
 
 
 @dataclass

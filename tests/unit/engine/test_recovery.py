@@ -185,7 +185,7 @@ def swept(shop: Workshop, dead: list[str]) -> Recovery:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not holds():
             await asyncio.sleep(0)
 

@@ -9,6 +9,7 @@ import pytest
 from fixtures.wire.unresponsive import UnresponsiveListener
 from gateway.surfaces.cli import client
 from gateway.surfaces.cli.client import AnswerLost, Client, Unreachable
+from tests.streams import ended
 
 
 @asynccontextmanager
@@ -20,7 +21,7 @@ async def answering(answer: bytes, heard: list[bytes] | None = None) -> AsyncIte
         if heard is not None:
             heard.append(head)
         writer.write(answer)
-        writer.close()
+        await ended(writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:

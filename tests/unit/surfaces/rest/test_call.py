@@ -7,7 +7,8 @@ import re
 
 from fixtures.service.server import DeployService
 from tests.canary import Canaries
-from tests.unit.surfaces.door import Answer, Door, Home, open_door
+from tests.streams import opened
+from tests.unit.surfaces.door import WAIT_SECONDS, Answer, Door, Home, open_door
 
 DEEP = b'{"action": "deploy", "args": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001
 
@@ -162,15 +163,13 @@ async def test_what_is_not_plain_json_by_its_headers_is_refused(door: Door, serv
 
 async def test_a_body_that_trickles_in_is_given_up(home: Home, service: DeployService) -> None:
     async with open_door(home, service, server={"body_seconds": 0.3}) as door:
-        host, port = door.netloc.rsplit(":", 1)
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(
+        begun = (
             f"POST /v1/operations HTTP/1.1\r\nHost: {door.netloc}\r\nAuthorization: Bearer {home.caller_key}\r\n"
-            "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{".encode()
+            "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
         )
-        async with asyncio.timeout(10):
+        async with opened(door.netloc) as (reader, writer), asyncio.timeout(WAIT_SECONDS):
+            writer.write(begun.encode())
             head = await reader.readuntil(b"\r\n\r\n")
-        writer.close()
 
     assert head.startswith(b"HTTP/1.1 408 ")
     assert b"Retry-After: 1" in head

@@ -1,6 +1,7 @@
 """The event stream: own changes only, alerts for people only, and an end when the key or the gateway ends."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from fixtures.service.server import DeployService
 from gateway.engine import hub
 from gateway.surfaces.rest import events
 from gateway.surfaces.wire import instant
+from tests.streams import opened
 from tests.unit.surfaces.door import WAIT_SECONDS, Door, Home, ShiftedClock, open_door
 
 Seen = tuple[str, dict[str, Any]]
@@ -147,29 +149,28 @@ async def test_streams_under_one_key_are_bounded(door: Door, monkeypatch: pytest
 
 async def test_a_reader_that_takes_nothing_is_cut_off(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "WRITE_SECONDS", 0.1)
-    host, port = door.netloc.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
     head = f"GET /v1/events HTTP/1.1\r\nHost: {door.netloc}\r\nAuthorization: Bearer {door.home.person_key}\r\n\r\n"
-    writer.write(head.encode())
-    await reader.readuntil(b": connected\n\n")
     streams = door.running.site._streams
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with opened(door.netloc, limit=1024) as (reader, writer), asyncio.timeout(WAIT_SECONDS):
+        writer.write(head.encode())
+        await reader.readuntil(b": connected\n\n")
         while streams:
             for _ in range(900):
                 door.running.assembly.hub.alert("a", None, "x" * 10_000)
             await asyncio.sleep(0.01)
-    writer.close()
 
 
 async def test_the_end_of_the_gateway_ends_every_stream(home: Home, service: DeployService) -> None:
-    async with open_door(home, service) as door:
-        host, port = door.netloc.rsplit(":", 1)
-        reader, writer = await asyncio.open_connection(host, int(port))
+    async with contextlib.AsyncExitStack() as stack, open_door(home, service) as door:
+        reader, writer = await stack.enter_async_context(opened(door.netloc))
         head = f"GET /v1/events HTTP/1.1\r\nHost: {door.netloc}\r\nAuthorization: Bearer {home.caller_key}\r\n\r\n"
         writer.write(head.encode())
         await reader.readuntil(b": connected\n\n")
+        stack.push_async_callback(ends_whole, reader)
         # Left with the stream open.
-    async with asyncio.timeout(5):
-        # The last chunk was sent: an end, not a cut.
+
+
+async def ends_whole(reader: asyncio.StreamReader) -> None:
+    """The last chunk was sent: an end, not a cut."""
+    async with asyncio.timeout(WAIT_SECONDS):
         assert (await reader.read()).endswith(b"0\r\n\r\n")
-    writer.close()

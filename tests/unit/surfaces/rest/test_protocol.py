@@ -1,11 +1,13 @@
 """Bytes that are hardly HTTP: refused as a problem, never quoted, never logged, never taken for two requests."""
 
 import asyncio
+import contextlib
 import json
 import re
 
 from fixtures.service.server import DeployService
 from tests.canary import Canaries
+from tests.streams import opened
 from tests.unit.surfaces.door import Door
 
 SUBMISSION = b'{"action": "deploy", "args": {"name": "a"}}'
@@ -126,10 +128,7 @@ async def test_a_protocol_change_is_declined(door: Door) -> None:
 
 
 async def test_a_connection_that_never_says_anything_costs_nothing(door: Door) -> None:
-    host, port = door.netloc.rsplit(":", 1)
-    opened = [await asyncio.open_connection(host, int(port)) for _ in range(50)]
-    try:
+    async with contextlib.AsyncExitStack() as silent:
+        for _ in range(50):
+            await silent.enter_async_context(opened(door.netloc))
         assert (await door.call("GET", "/healthz")).status == 200
-    finally:
-        for _, writer in opened:
-            writer.close()
