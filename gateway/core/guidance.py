@@ -57,6 +57,13 @@ def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
     return told if action.service.host is None else told.replace("service", "host")
 
 
+def nothing_cancelled(operation: Operation) -> str:
+    """What a cancel did to an operation that had ended before it came."""
+    if operation.state is State.CANCELLED:
+        return "It had already been cancelled."
+    return "It had already ended: nothing was cancelled."
+
+
 def _guidance(operation: Operation, action: Action, now_ms: int) -> str:
     match operation.state:
         case State.HELD:

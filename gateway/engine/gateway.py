@@ -50,6 +50,8 @@ class View:
     joined: bool = False
     replayed: bool = False
     created: bool = False
+    already_ended: bool = False
+    """It was to be cancelled and had ended before: nothing was done."""
 
 
 class Gateway:
@@ -297,11 +299,12 @@ class Gateway:
     async def cancel(self, principal: Principal, operation_id: str, *, signal: str = "TERM") -> View:
         """Cancel while nothing may have left. Raises Problem(wrong_state) otherwise, and changes nothing.
 
+        What has ended stays as it is, and the view says so.
         A command on a host is told afterwards as well, by `signal` where it has begun; its record says what came of it.
         """
         live = await self._load(principal, operation_id)
         if live.operation.final:
-            return await self.get(principal, operation_id)
+            return replace(await self.get(principal, operation_id), already_ended=True)
         if may_cancel(live.action, live.operation):
             self.doorkeeper.check_quarantine(live.action)
             await self._move(live, CancelBegun(principal.name, signal))

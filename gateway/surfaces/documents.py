@@ -152,6 +152,9 @@ class OperationDocument(Document):
     deadlines: Deadlines
     joined: bool
     replayed: bool
+    already_ended: bool | None = Field(
+        default=None, description="Only in the answer to a cancel: it had ended before, and nothing was cancelled."
+    )
     receipt: ReceiptDocument | None
     links: Links
 

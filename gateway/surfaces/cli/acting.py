@@ -294,6 +294,7 @@ def cancel(
     """Cancel an operation while nothing of it may have left; a command on a host is told, and its record says the rest.
 
     That a signal was sent proves nothing, so the outcome stays unknown until the host's record of the end is read.
+    One that had already ended stays as it is: its guidance says that nothing was cancelled, `already_ended` is true.
     """
     context = current()
     context.as_json = as_json

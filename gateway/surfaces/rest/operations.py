@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from gateway.core.guidance import nothing_cancelled
 from gateway.core.judge import claim
 from gateway.engine.gateway import View
 from gateway.engine.submit import Request
@@ -154,7 +155,10 @@ async def cancel(call: Call) -> Reply:
     """`POST /v1/operations/{id}/cancel`: only while nothing may have left, or where a host can be told."""
     signal = call.query({"signal": SIGNALS}).get("signal", "TERM")
     view = await call.ports.gateway.cancel(call.who, call.path("id"), signal=signal)
-    return Reply(200, operation_document(view, now_ms=call.now_ms))
+    document = operation_document(view, now_ms=call.now_ms) | {"already_ended": view.already_ended}
+    if view.already_ended:
+        document["guidance"] = f"{nothing_cancelled(view.operation)} {document['guidance']}"
+    return Reply(200, document)
 
 
 async def attest(call: Call) -> Reply:

@@ -8,7 +8,7 @@ from typing import Any
 
 from adapters.contract import HostVerb
 from gateway.core.events import Cancelled, CancelObserved, DeadlinePassed, Followed, HeadSeen, Polled, Sighting
-from gateway.core.guidance import Next, guidance, next_step
+from gateway.core.guidance import Next, guidance, next_step, nothing_cancelled
 from gateway.model.action import Action, Marker
 from gateway.model.evidence import Finding
 from gateway.model.operation import (
@@ -248,3 +248,9 @@ def test_a_read_that_was_answered_may_be_made_again() -> None:
     assert guidance(settled, read(), now_ms=T0).endswith("It is done.")
     unfit = guidance(replace(settled, output_valid=False), read(), now_ms=T0)
     assert unfit.endswith("The answer does not have the declared form.")
+
+
+def test_a_cancel_that_came_after_the_end_says_that_it_did_nothing() -> None:
+    assert nothing_cancelled(operation(state=State.SUCCEEDED)) == "It had already ended: nothing was cancelled."
+    assert nothing_cancelled(operation(state=State.FAILED)) == "It had already ended: nothing was cancelled."
+    assert nothing_cancelled(operation(state=State.CANCELLED)) == "It had already been cancelled."

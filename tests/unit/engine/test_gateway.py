@@ -358,6 +358,7 @@ async def test_what_was_not_carried_out_can_be_cancelled_once_and_for_all(shop: 
     await shop.pass_on(60)
 
     assert view.operation.state is again.operation.state is State.CANCELLED
+    assert (view.already_ended, again.already_ended) == (False, True)
     assert shop.outside.posts == 1
     assert len(shop.assembly.recovery) == 0
 

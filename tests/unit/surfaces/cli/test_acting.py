@@ -256,6 +256,8 @@ def test_cancel_and_reconcile_leave_alone_what_is_settled(caller: Program) -> No
     for command in ("cancel", "reconcile"):
         assert caller("operations", command, operation).code == 0
         assert caller.json("operations", command, operation)["state"] == "succeeded"
+    assert "It had already ended: nothing was cancelled." in caller("operations", "cancel", operation).out
+    assert caller.json("operations", "cancel", operation)["already_ended"] is True
 
 
 def test_a_person_attests_what_they_were_shown(

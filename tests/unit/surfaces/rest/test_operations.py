@@ -412,8 +412,13 @@ async def test_reconcile_looks_now_and_sends_nothing(door: Door, service: Deploy
 
 async def test_a_settled_operation_is_reconciled_and_cancelled_without_change(door: Door) -> None:
     made = document(await door.submit("deploy"))
-    for deed in ("reconcile", "cancel"):
-        assert document(await door.call("POST", f"/v1/operations/{made.operation_id}/{deed}")) == made
+    place = f"/v1/operations/{made.operation_id}"
+    told = f"It had already ended: nothing was cancelled. {made.guidance}"
+
+    assert document(await door.call("POST", f"{place}/reconcile")) == made
+    cancelled = document(await door.call("POST", f"{place}/cancel"))
+    assert cancelled == made.model_copy(update={"already_ended": True, "guidance": told})
+    assert document(await door.call("GET", place)) == made
 
 
 async def test_what_may_have_left_cannot_be_cancelled_or_looked_up_without_a_record(
