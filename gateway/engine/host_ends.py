@@ -4,7 +4,7 @@ Only what a host's own record of an attempt said counts: not a fence, a status c
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from adapters.contract import HostEnd
 from gateway.core.command import STATUS
@@ -13,7 +13,7 @@ from gateway.model.action import Action, Host, Marker
 from gateway.model.evidence import Finding, Source
 from gateway.model.operation import Executed, Operation, State
 from gateway.model.step import ENDED
-from gateway.store.port import Filter, Store
+from gateway.store.port import Filter, Page
 
 LOOK_BACK: Final = 10_000
 """Of the newest settled operations of all kinds so many are looked at: a start must not take longer with its years."""
@@ -24,7 +24,15 @@ _SETTLED: Final = (State.SUCCEEDED.value, State.FAILED.value)
 _CARRIED_OUT: Final = frozenset({Finding.EXECUTED_OK, Finding.EXECUTED_FAILED})
 
 
-async def ends_on_hosts(store: Store, revival: Revival, hosts: Collection[str]) -> Sequence[HostEnd]:
+class Listing(Protocol):
+    """The part of a store that is read here."""
+
+    async def list(self, wanted: Filter) -> Page:
+        """One page of operations, newest first."""
+        ...
+
+
+async def ends_on_hosts(store: Listing, revival: Revival, hosts: Collection[str]) -> Sequence[HostEnd]:
     """The newest ends on these hosts, at least `ENOUGH` of each where so many are found."""
     ends: list[HostEnd] = []
     found = dict.fromkeys(hosts, 0)

@@ -119,8 +119,12 @@ async def test_where_it_cannot_be_seen_there_is_no_evidence(place: OnHost) -> No
 
 def remembered(place: OnHost, *ends: tuple[str, int]) -> None:
     """What the process before this one wrote down: operations, and when it saw each end."""
-    store = TARGET.address, TARGET.port, place.host.store_id
-    place.transport.remember([HostEnd(*store, operation, 1, seen_ms - 1, seen_ms) for operation, seen_ms in ends])
+    store_id = place.host.store_id
+    assert store_id is not None
+    place.transport.remember(
+        HostEnd(TARGET.address, TARGET.port, store_id, operation, 1, seen_ms - 1, seen_ms)
+        for operation, seen_ms in ends
+    )
 
 
 async def test_what_an_earlier_process_saw_shows_that_a_store_was_put_back(place: OnHost) -> None:

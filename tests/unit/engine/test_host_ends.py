@@ -1,5 +1,6 @@
 """What the store's settled operations tell a new process of what hosts still have to know."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from gateway.model.action import Action
 from gateway.model.evidence import Evidence, Finding, Source
 from gateway.model.operation import Attempt, Executed, Kind, Operation, Standing, State
 from gateway.model.step import StepSeen, StepState
-from gateway.store.port import Filter, Page, Store
+from gateway.store.port import Filter, Page
 from tests.unit.catalog.commands import COMMAND, EFFECT, STATUS, compiled
 from tests.unit.core.builders import OP_ID, T0, action, operation
 from tests.unit.core.jobs import job
@@ -92,10 +93,10 @@ def test_of_a_job_each_step_with_an_exit_record_counts_however_the_job_was_settl
     ]
 
 
-class Settled(Store):
+class Settled:
     """Pages of settled operations, newest first, without an end if `endless`."""
 
-    def __init__(self, *pages: list[Operation], endless: bool = False) -> None:
+    def __init__(self, *pages: Sequence[Operation], endless: bool = False) -> None:
         self.pages = pages
         self.endless = endless
         self.asked: list[Filter] = []
