@@ -20,14 +20,21 @@ from gateway.store.ballast import FolderDisk
 
 
 class Planned:
-    """Does its deed at the nth hit of a name, counted from the moment at which the door opens, or from the start."""
+    """Does its deed at the nth hit of a name, counted from the moment at which the door opens, or from the start, or
+    from the hit of another one.
+    """
 
     def __init__(self, args: argparse.Namespace, wal: Path) -> None:
         self._name, self._left, self._deed = args.name, args.nth, args.deed
         self._wal = wal
+        self._after = args.after
         self.armed = args.from_start
 
+    def open_door(self) -> None:
+        self.armed = self.armed or self._after is None
+
     def hit(self, name: str) -> None:
+        self.armed = self.armed or name == self._after
         if not self.armed or name != self._name:
             return
         self._left -= 1
@@ -52,6 +59,7 @@ def main() -> int:
     parser.add_argument("name", help="the place; for `full` the file whose presence means that the disk is full")
     parser.add_argument("--nth", type=int, default=1)
     parser.add_argument("--from-start", action="store_true")
+    parser.add_argument("--after", help="the place from whose first hit on it counts")
     args = parser.parse_args()
     environment = dict(os.environ)
     settings = open_settings(config_path(environment), environment)
@@ -65,7 +73,7 @@ def main() -> int:
     def ready(address: str) -> None:
         sys.stdout.write(json.dumps({"address": address, "pid": os.getpid()}) + "\n")
         sys.stdout.flush()
-        planned.armed = True
+        planned.open_door()
 
     try:
         return asyncio.run(serve(settings, environment, clock, SystemChance(), ready=ready, points=planned))

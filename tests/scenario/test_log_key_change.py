@@ -3,7 +3,9 @@
 import asyncio
 import json
 import shutil
+import signal
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from fixtures.service.server import DeployService
 from gateway.engine.chance import SystemChance
 from gateway.engine.clock import SystemClock
 from gateway.store import points as store_points
+from gateway.surfaces.cli.client import AnswerLost, Client, Unreachable
 from tests.scenario.kit import LOOK_SECONDS, Home, Inside, write_action
 
 SECONDS = 30.0
@@ -308,6 +311,71 @@ async def test_a_crash_anywhere_in_a_change_of_the_log_key_leaves_a_log_that_ver
         # It can be done (again), and what was left behind is swept up.
         done = copy.within("audit", "rotate-keys") if place == CHANGE[1] else None
         assert done is None or (done.returncode, len(private_keys(copy))) == (0, 1), done
+
+
+ANNOUNCED = CHANGE.index("rekey.seal_key_stored")
+BEFORE_COMMIT = {*CHANGE[: ANNOUNCED + 1], store_points.BEGIN, store_points.SEALED, store_points.WRITTEN}
+AT_ONCE = ("rekey.seal_key_stored", "rekey.committed", "export.after_sync")
+"""Nothing is in force yet; the store knows it, the files do not; the files do, too, and the old key has not signed."""
+
+
+async def killed_in_a_change(home: Home, service: DeployService, place: str) -> None:
+    """SIGKILL a serving gateway there; the next start goes on under one key, which can be changed."""
+    configure(home, service, checkpoint_interval_seconds=3600.0, seal_interval_seconds=3600.0)
+    (old,) = private_keys(home)
+    after = () if CHANGE.index(place) <= ANNOUNCED else ("--after", CHANGE[ANNOUNCED])
+    async with home.process("kill", place, *after) as api:
+        assert (await api.begin("deploy", name="a", key="call-a", wait=10))["outcome"] == "success"
+        person = Client(api.client._address, home.person_key)
+        try:
+            await person.call("POST", "/v1/audit/rotate-keys")
+        except (AnswerLost, Unreachable):
+            # It died before its answer was out, at most of these places.
+            assert await api.ended() == -signal.SIGKILL
+        assert await api.ended() == -signal.SIGKILL
+
+    async with home.running() as inside:
+        keys = inside.running.office.log_keys
+        in_force, known = keys.signer, keys.policy
+        assert inside.running.office.quarantine is None
+        found = await inside.by_key("call-a")
+        assert found is not None
+        assert found["outcome"] == "success"
+        assert (await inside.begin("deploy", name="b", key="call-b", wait=10))["outcome"] == "success"
+        again = await change_key(inside)
+        await handed_over(home, inside)
+
+    changed = in_force.key.public != old.key.public
+    assert changed is False or place not in BEFORE_COMMIT
+    assert changed is True or place not in AFTER
+    assert len(known.logs) == 1 + changed
+    newest = TrustPolicy.parse(again["policy"])
+    assert again["old_key"] == str(in_force.key)
+    # What the log says of its keys, what the policy says, and what is left of them on disk are one story.
+    digests = [key.digest for key in newest.logs]
+    assert [(change.old_digest, change.new_digest) for change in changes(home)] == list(pairwise(digests))
+    assert [str(signer.key) for signer in private_keys(home)] == [again["new_key"]]
+    report = judged(home, newest)
+    assert report.exit is Exit.OK, report.to_lines()
+    # Each key signed the last tree that is its own.
+    notes = split_notes((home.log_folder() / HISTORY).read_bytes())
+    sizes = {open_checkpoint(note, newest.logs).size for note in notes}
+    assert {key.until for key in newest.logs[:-1]} <= sizes
+
+
+@pytest.mark.parametrize("place", AT_ONCE)
+async def test_a_gateway_killed_in_a_change_of_its_log_key_goes_on_under_one_key(
+    place: str, home: Home, service: DeployService
+) -> None:
+    await killed_in_a_change(home, service, place)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("place", CHANGE)
+async def test_a_gateway_killed_anywhere_in_a_change_of_its_log_key_goes_on_under_one_key(
+    place: str, home: Home, service: DeployService
+) -> None:
+    await killed_in_a_change(home, service, place)
 
 
 # -- readers -----------------------------------------------------------------------------------------------------------
