@@ -277,8 +277,9 @@ class LogKeeper:
         keys = self._anchoring.keys
         if keys is not None:
             keys.settle()
-            # The files did not reach the cut between the keys yet: the next round tries again.
-            self._hurried = keys.owing
+            # The files did not reach the cut between the keys yet: the next round tries again. Somebody may have asked for
+            # another one meanwhile.
+            self._hurried = self._hurried or keys.owing
         if published is not None:
             self._newest = published
             self._hear(published, self._answers(published))

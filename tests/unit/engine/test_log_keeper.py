@@ -368,9 +368,12 @@ class Owing:
     def __init__(self) -> None:
         self.owing = True
         self.settled = 0
+        self.at_first: Callable[[], None] = lambda: None
 
     def settle(self) -> None:
         self.settled += 1
+        if self.settled == 1:
+            self.at_first()
 
 
 async def test_a_key_that_owes_its_last_checkpoint_is_asked_in_every_round_until_it_has_signed() -> None:
@@ -388,3 +391,16 @@ async def test_a_key_that_owes_its_last_checkpoint_is_asked_in_every_round_until
         rounds = desk.rounds
         await desk.until(lambda: desk.rounds > rounds + 10)
         assert keys.settled <= settled + 1
+
+
+async def test_a_checkpoint_that_is_asked_for_while_one_is_made_is_made_next() -> None:
+    desk, keys = Desk(), Owing()
+    keys.owing = False
+    desk.witness.may_answer.set()
+    desk.keeper._anchoring = replace(desk.keeper._anchoring, keys=keys)  # type: ignore[arg-type]  # what is used of it
+    desk.journal.records(3)
+    async with desk.working():
+        await desk.until(lambda: desk.exporter.durable_size > 0)
+        keys.at_first = desk.keeper.hasten
+        desk.keeper.hasten()
+        await desk.until(lambda: keys.settled == 2)
