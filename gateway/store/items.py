@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
-from gateway.core.identity import Ruling, Tombstone, Verdict, decide, is_keyed
+from gateway.core.identity import Ruling, Verdict, decide, is_keyed
 from gateway.model.operation import FINAL, Operation, Receipt, State
 from gateway.model.problem import Code, ensure
-from gateway.store import statements
 from gateway.store.codec import raw_id, short_hash
 from gateway.store.effects import Effects
-from gateway.store.port import Admission, Admitted, Change, Changed, LostOperation, Rekeying, SealedFrame, Sealer
+from gateway.store.port import Admission, Admitted, Change, Changed, PayloadKind, Rekeying, SealedFrame, Sealer
 from gateway.store.records import Draft
 from gateway.store.view import Known, View, Wants
 
@@ -22,6 +21,9 @@ Promise = Callable[[Receipt | None], Any]
 
 HEAD: Final = "audit.head"
 """Name under which the log's position is kept."""
+
+BULKY_BYTES: Final = 64 * 1024
+"""What it takes to encrypt and to write this much is a small part of a turn of the loop."""
 
 
 class Item(Protocol):
@@ -35,6 +37,10 @@ class Item(Protocol):
     @property
     def admits(self) -> bool:
         """Whether it begins something new, which needs room to end."""
+        ...
+
+    def bulky(self) -> bool:
+        """Whether it touches so many rows, or brings so many bytes, that an event loop would feel it."""
         ...
 
     def needs(self, wants: Wants) -> None:
@@ -53,6 +59,10 @@ class Base:
     admits: ClassVar[bool] = False
     drafts: tuple[Draft, ...] = field(default=(), kw_only=True)
 
+    def bulky(self) -> bool:
+        """No."""
+        return False
+
     def needs(self, wants: Wants) -> None:
         for draft in self.drafts:
             if draft.operation_id is not None:
@@ -63,6 +73,10 @@ class Base:
         for draft in self.drafts:
             chain = None if draft.operation_id is None else view.get(raw_id(draft.operation_id))
             effects.record(draft, chain, answers=own is None or draft.operation_id == own)
+
+
+def _bytes_of(payloads: Mapping[PayloadKind, bytes]) -> int:
+    return sum(map(len, payloads.values()))
 
 
 def only(reply: Any) -> Promise:
@@ -76,6 +90,10 @@ class Admit(Base):
 
     admits: ClassVar[bool] = True
     admission: Admission
+
+    def bulky(self) -> bool:
+        """By the request and its arguments."""
+        return _bytes_of(self.admission.payloads) > BULKY_BYTES
 
     def needs(self, wants: Wants) -> None:
         operation = self.admission.operation
@@ -137,6 +155,10 @@ class Alter(Base):
 
     change: Change
 
+    def bulky(self) -> bool:
+        """By the result."""
+        return _bytes_of(self.change.payloads) > BULKY_BYTES
+
     def needs(self, wants: Wants) -> None:
         super(Alter, self).needs(wants)
         wants.ids.add(raw_id(self.change.operation.id))
@@ -168,6 +190,10 @@ class Observe(Base):
 
     operation_id: str
     body: bytes
+
+    def bulky(self) -> bool:
+        """By what was seen."""
+        return len(self.body) > BULKY_BYTES
 
     def needs(self, wants: Wants) -> None:
         super(Observe, self).needs(wants)
@@ -341,54 +367,3 @@ class Prune(Base):
     def rule(self, view: View, effects: Effects) -> Promise:
         effects.pruned.append((self.origin, self.through_seq))
         return only(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Bury(Base):
-    """Operations that a restored store lost get their tombstones."""
-
-    lost: tuple[LostOperation, ...]
-
-    def needs(self, wants: Wants) -> None:
-        super(Bury, self).needs(wants)
-        wants.graves |= {raw_id(item.operation_id) for item in self.lost}
-        wants.keys |= {short_hash(item.key) for item in self.lost if item.key is not None}
-
-    def rule(self, view: View, effects: Effects) -> Promise:
-        buried = 0
-        for item in self.lost:
-            if view.is_stored(raw_id(item.operation_id)):
-                continue
-            stone = Tombstone(item.operation_id, item.fingerprint, item.outcome, lost=item.executed)
-            key_hash = view.bury(stone, item.caller, item.action, item.key)
-            effects.tombstones.append(
-                (
-                    raw_id(item.operation_id),
-                    item.caller,
-                    item.action,
-                    key_hash,
-                    item.fingerprint,
-                    item.outcome,
-                    item.executed,
-                )
-            )
-            buried += 1
-        if buried:
-            self.record(view, effects)
-        return only(buried)
-
-
-@dataclass(frozen=True, slots=True)
-class Retire(Base):
-    """Old final operations become tombstones."""
-
-    before_ms: int
-    limit: int
-
-    def rule(self, view: View, effects: Effects) -> Promise:
-        # A UUIDv7 begins with its time: what was final before that moment was created before it.
-        floor = max(self.before_ms, 0).to_bytes(6, "big") + bytes(10)
-        old = view.fetch(statements.RETIRABLE, {"before_id": floor, "before_ms": self.before_ms, "limit": self.limit})
-        fresh = [known for known in old if known not in effects.retired]
-        effects.retired.extend(fresh)
-        return only(len(fresh))

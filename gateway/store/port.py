@@ -30,6 +30,10 @@ class Unavailable(Exception):
         self.audit = audit
 
 
+class Busy(Unavailable):
+    """Another process holds the right to write just now."""
+
+
 class Refused(Exception):
     """The store will not open: in use, readable by others, made by a newer version. The text is for people."""
 

@@ -14,6 +14,7 @@ from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from gateway.model.problem import ensure
+from gateway.store.port import Busy
 
 Row = Sequence[Any]
 LOOKUP_MAX: Final = 1024
@@ -156,17 +157,23 @@ class Bulk:
 class Link:
     """The one connection that writes, and what became of its transaction."""
 
-    def __init__(self, driver: Driver, dialect: Dialect, begin: str) -> None:
-        """`begin` is the statement that opens a writing transaction at once."""
+    def __init__(self, driver: Driver, dialect: Dialect, begin: str, is_busy: Callable[[Exception], bool]) -> None:
+        """`begin` is the statement that opens a writing transaction at once, or fails with an error that `is_busy`."""
         self._driver = driver
+        self._is_busy = is_busy
         self._cursor = driver.cursor()
         self._begin = begin
         self._open = False
         self.dialect = dialect
 
     def begin(self) -> None:
-        """Open a transaction that holds the right to write."""
-        self._cursor.execute(self._begin)
+        """Open a transaction that holds the right to write. Raises Busy, without waiting, if somebody else holds it."""
+        try:
+            self._cursor.execute(self._begin)
+        except Exception as error:
+            if self._is_busy(error):
+                raise Busy("Another process holds the right to write to the database; nothing was changed.") from error
+            raise
         self._open = True
 
     def commit(self) -> None:

@@ -19,7 +19,7 @@ BEGIN: Final = "BEGIN IMMEDIATE"
 CHECKPOINT_PAGES: Final = 1000
 """Small enough that a checkpoint in a commit is not felt; the write-ahead log is reused, never truncated."""
 BUSY_MS: Final = 5000
-"""Nobody else writes; a backup tool may hold a lock for a moment."""
+"""How long readers, and who opens, wait for a lock; nobody else writes, but a backup tool may hold one for a moment."""
 CACHE_KIB: Final = 32 * 1024
 
 _WRITER_PRAGMAS: Final = (
@@ -35,6 +35,8 @@ _WRITER_PRAGMAS: Final = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA trusted_schema = OFF",
 )
+_PRIMARY: Final = 0xFF
+"""The bits of an extended error code that hold the primary one."""
 _SYNCHRONOUS: Final = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 
 
@@ -83,8 +85,14 @@ def durability(driver: sqlite3.Connection) -> Mapping[str, str]:
 
 
 def link_to(driver: sqlite3.Connection) -> Link:
-    """The writer's view of an open connection."""
-    return Link(driver, DIALECT, BEGIN)
+    """The writer's view of an open connection, which from here on waits for nobody: whoever uses it may not block."""
+    driver.execute("PRAGMA busy_timeout = 0")
+    return Link(driver, DIALECT, BEGIN, _is_busy)
+
+
+def _is_busy(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & _PRIMARY == sqlite3.SQLITE_BUSY
 
 
 def reader_uri(path: Path) -> str:

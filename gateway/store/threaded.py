@@ -1,4 +1,4 @@
-"""The store of a running gateway: SQLite with one writing thread and a few reading connections."""
+"""The store of a running gateway: SQLite with one writer, whose commits run on a thread, and a few readers."""
 
 import asyncio
 import os

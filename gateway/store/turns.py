@@ -8,29 +8,76 @@ from typing import Any, Final
 
 from gateway.store.items import Item
 from gateway.store.port import StoreUnknown, Unavailable
-from gateway.store.writer import Writer
+from gateway.store.writer import Pending, Writer
 
 CLOSED: Final = "The store is closed; nothing was changed."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
-    """Replies in the order of the items, and why the store is finished, if it is."""
+    """A batch under way: it has something pending until it has the replies, which are in the order of the items."""
 
-    replies: Sequence[Any]
+    count: int
+    riders: int = 0
+    """How many of the batch ride with it; nobody waits for these."""
+    pending: Pending | None = None
+    replies: Sequence[Any] = ()
+    refusal: Unavailable | None = None
+    """Why nothing of it was taken."""
     failure: str | None = None
+    """Why the store is finished."""
+
+    @property
+    def commits(self) -> bool:
+        """There is a transaction to commit."""
+        return self.pending is not None and self.pending.writes
+
+    def fail(self, reason: str) -> None:
+        """Nobody knows what became of it."""
+        self.failure = reason
+        self.pending = None
+        self.replies = [StoreUnknown(reason)] * self.count
+
+
+def begin_turn(writer: Writer, riders: deque[Item], items: Sequence[Item]) -> Turn:
+    """Prepare a batch. Riders go first, so that the rulings know what they tell; they stay if nothing was written."""
+    along = [riders.popleft() for _ in range(len(riders))]
+    turn = Turn(len(items), len(along))
+    try:
+        turn.pending = writer.prepare([*along, *items])
+    except Unavailable as refusal:
+        riders.extendleft(reversed(along))
+        turn.refusal = refusal
+        turn.replies = [refusal] * len(items)
+    except StoreUnknown as unknown:
+        turn.fail(str(unknown))
+    return turn
+
+
+def commit_turn(writer: Writer, turn: Turn) -> None:
+    """Make it durable, if it writes: the one part that waits for the disk."""
+    if turn.commits:
+        try:
+            writer.commit()
+        except StoreUnknown as unknown:
+            turn.fail(str(unknown))
+
+
+def end_turn(writer: Writer, turn: Turn) -> None:
+    """Make the replies."""
+    if turn.pending is not None:
+        try:
+            turn.replies = writer.replies(turn.pending)[turn.riders :]
+        except StoreUnknown as unknown:
+            turn.fail(str(unknown))
 
 
 def take_turn(writer: Writer, riders: deque[Item], items: Sequence[Item]) -> Turn:
-    """Run a batch. Riders go first, so that the rulings know what they tell; they stay if nothing was written."""
-    along = [riders.popleft() for _ in range(len(riders))]
-    try:
-        return Turn(writer.run([*along, *items])[len(along) :])
-    except Unavailable as refusal:
-        riders.extendleft(reversed(along))
-        return Turn([refusal] * len(items))
-    except StoreUnknown as unknown:
-        return Turn([unknown] * len(items), str(unknown))
+    """The whole of it, where nobody minds waiting."""
+    turn = begin_turn(writer, riders, items)
+    commit_turn(writer, turn)
+    end_turn(writer, turn)
+    return turn
 
 
 def settle(waiting: Sequence["asyncio.Future[Any]"], replies: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ from gateway.store.effects import Effects
 from gateway.store.frames import Chunk, behind, pack
 from gateway.store.items import HEAD, Attach, Item, Promise
 from gateway.store.points import Points
-from gateway.store.port import Cipher, Sealer, StoreUnknown, Unavailable
+from gateway.store.port import Busy, Cipher, Sealer, StoreUnknown, Unavailable
 from gateway.store.records import complete
 from gateway.store.sql import Link, Row
 from gateway.store.view import Known, Memory, View, Wants
@@ -42,8 +42,22 @@ class _Rows:
     observations: list[Row]
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A batch that is ruled on and, if it `writes`, waits in an open transaction for the commit."""
+
+    promises: list[Promise | None]
+    refusals: dict[int, Unavailable]
+    effects: Effects
+    counts: dict[str, int]
+    writes: bool
+
+
 class Writer:
-    """Owns the writing connection and the sealer. One thread uses it."""
+    """Owns the writing connection and the sealer. One batch at a time: `prepare`, `commit` if it writes, `replies`.
+
+    The three may run on different threads, one after the other: only the commit waits for the disk.
+    """
 
     def __init__(
         self,
@@ -61,6 +75,7 @@ class Writer:
         self._room = room
         self._hit = listener.hit
         self._sealer: Sealer | None = None
+        self._before: Sealer | None = None
         self._origins: dict[str, int] = {row[1]: row[0] for row in link.fetch(statements.ORIGINS)}
         self._counts = self._load_counts()
         self._memory = Memory(link)
@@ -75,35 +90,55 @@ class Writer:
         """Let go of the connection."""
         self._link.close()
 
-    def run(self, items: Sequence[Item]) -> list[Any]:
-        """Apply a batch; one reply per item, an exception where that item alone was refused.
+    def prepare(self, items: Sequence[Item]) -> "Pending":
+        """Everything up to the commit: rule, seal, run the statements.
 
-        Raises Unavailable: nothing was written, nothing was sealed, the writer lives. StoreUnknown: it is finished.
+        Raises Unavailable: nothing was written, nothing was sealed, the writer lives; Busy, a kind of it, at once.
+        StoreUnknown: it is finished.
         """
         self._touched = False
+        self._before = self._sealer
         try:
-            return self._run(items)
-        except Exception as error:
+            self._attach(items)
+            return self._prepare(items)
+        except Busy:
+            self._sealer = self._before
+            raise
+        except BaseException as error:
+            self._forget(error)
             if self._touched or isinstance(error, BrokenInvariantError):
-                raise StoreUnknown(f"a transaction failed: {_said(error)}") from error
+                raise _unknown(error) from error
             self._undo(error)
             raise Unavailable(f"The store could not take it ({_said(error)}); nothing was changed.") from error
 
-    def _undo(self, error: Exception) -> None:
+    def commit(self) -> None:
+        """Make what was prepared durable. Raises StoreUnknown: nobody knows whether it is."""
+        try:
+            self._link.commit()
+        except BaseException as error:
+            self._forget(error)
+            raise _unknown(error) from error
+
+    def replies(self, pending: "Pending") -> list[Any]:
+        """What each item is told, after the commit if there was one to make. Raises StoreUnknown."""
+        try:
+            return self._reply(pending)
+        except BaseException as error:
+            self._forget(error)
+            raise _unknown(error) from error
+
+    def _forget(self, error: BaseException) -> None:
+        """What a batch changed in memory holds no longer; an end of the process is not handled but goes its way."""
+        self._sealer = self._before
+        self._memory.forget_recent()
+        if not isinstance(error, Exception):
+            raise error
+
+    def _undo(self, error: BaseException) -> None:
         try:
             self._link.rollback()
         except Exception as again:  # noqa: BLE001 - whatever it is, the fate of the transaction is unknown
             raise StoreUnknown(f"a transaction could be neither made nor undone: {_said(again)}") from error
-
-    def _run(self, items: Sequence[Item]) -> list[Any]:
-        before = self._sealer
-        try:
-            self._attach(items)
-            return self._apply(items)
-        except BaseException:
-            self._sealer = before
-            self._memory.forget_recent()
-            raise
 
     def _attach(self, items: Sequence[Item]) -> None:
         for item in items:
@@ -111,7 +146,7 @@ class Writer:
                 ensure(self._sealer is None, "a store has one log")
                 self._sealer = item.sealer
 
-    def _apply(self, items: Sequence[Item]) -> list[Any]:
+    def _prepare(self, items: Sequence[Item]) -> "Pending":
         no_room = self._room(items)
         self._hit(points.BEGIN)
         self._link.begin()
@@ -121,21 +156,25 @@ class Writer:
         self._hit(points.RULED)
         if effects.empty:
             self._link.rollback()
-        else:
-            self._touched = True
-            self._seal(effects)
-            self._hit(points.SEALED)
-            counts = self._write(effects, rows)
-            self._hit(points.WRITTEN)
-            self._link.commit()
-            self._counts = counts
+            return Pending(promises, refusals, effects, self._counts, writes=False)
+        self._touched = True
+        self._seal(effects)
+        self._hit(points.SEALED)
+        counts = self._write(effects, rows)
+        self._hit(points.WRITTEN)
+        return Pending(promises, refusals, effects, counts, writes=True)
+
+    def _reply(self, pending: "Pending") -> list[Any]:
+        effects = pending.effects
+        if pending.writes:
+            self._counts = pending.counts
             self._remember(effects)
             if effects.close:
                 self._sealer = None
             self._hit(points.COMMITTED)
         replies = [
-            refusals[at] if promise is None else promise(effects.receipts.get(at))
-            for at, promise in enumerate(promises)
+            pending.refusals[at] if promise is None else promise(effects.receipts.get(at))
+            for at, promise in enumerate(pending.promises)
         ]
         self._hit(points.REPLYING)
         return replies
@@ -318,6 +357,10 @@ class Writer:
     def _load_counts(self) -> dict[str, int]:
         rows = self._link.fetch(statements.META, {"name": COUNTS})
         return dict(orjson.loads(rows[0][0])) if rows else {}
+
+
+def _unknown(error: BaseException) -> StoreUnknown:
+    return StoreUnknown(f"a transaction failed: {_said(error)}")
 
 
 def _said(error: BaseException) -> str:

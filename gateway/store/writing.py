@@ -14,7 +14,6 @@ from gateway.store.items import (
     Admit,
     Alter,
     Attach,
-    Bury,
     Deliver,
     Item,
     Note,
@@ -25,10 +24,10 @@ from gateway.store.items import (
     PutMeta,
     Rekey,
     RemoveCredential,
-    Retire,
     RevokeKey,
     Seal,
 )
+from gateway.store.items_retention import Bury, Retire
 from gateway.store.items_subjects import EraseSubject, PutSubject
 from gateway.store.port import (
     Admission,

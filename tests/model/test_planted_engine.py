@@ -1,6 +1,7 @@
 """Bugs planted into the shipped code: a simulator that does not notice them proves nothing."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,9 @@ from gateway.core.repeat import Permission
 from gateway.engine import driver, journal, log_start
 from gateway.model.action import Action, Settle
 from gateway.model.operation import AMBIGUOUS_STANDINGS, Failure, Now, Operation, Standing, State
-from gateway.store.port import StoreUnknown, Unavailable
+from gateway.store import inloop, turns
+from gateway.store.items import Item
+from gateway.store.port import Unavailable
 from gateway.store.writer import Writer
 from tests.model import network
 from tests.model.checker import check
@@ -84,16 +87,16 @@ def the_dead_closed_their_sockets_when_they_began(patch: Patch) -> None:
 
 
 def refused_row_trusted_after_a_failed_commit(patch: Patch) -> None:
-    run = Writer.run
+    take = turns.take_turn
 
-    def hopeful(self: Writer, items: Sequence[Any]) -> list[Any]:
-        try:
-            return run(self, items)
-        except StoreUnknown as unknown:
-            self._link.rollback()
-            raise Unavailable("It did not work; nothing was changed.") from unknown
+    def hopeful(writer: Writer, riders: deque[Item], items: Sequence[Item]) -> turns.Turn:
+        turn = take(writer, riders, items)
+        if turn.failure is not None:
+            writer._link.rollback()
+            turn.failure, turn.replies = None, [Unavailable("It did not work; nothing was changed.")] * len(items)
+        return turn
 
-    patch.setattr(Writer, "run", hopeful)
+    patch.setattr(inloop, "take_turn", hopeful)
 
 
 def outcome_lost_with_the_lease(patch: Patch) -> None:

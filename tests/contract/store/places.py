@@ -81,13 +81,28 @@ class Place(ABC):
 
 
 class ThreadedPlace(Place):
+    def monotonic_s(self) -> float:
+        return 0.0
+
     async def _open(self) -> SqlStore:
-        ports = Ports(self.cipher, lambda: START_MS, lambda: 0.0, self.points, self.disk)
+        ports = Ports(self.cipher, lambda: START_MS, self.monotonic_s, self.points, self.disk)
         return await SqlStore.open(f"sqlite:///{self.path}", ports, Limits(ballast_bytes=4096, reserve_bytes=8192))
 
     async def dead(self, store: Any) -> None:
         await store.wait_failed()
         await store.close()
+
+
+class SlowPlace(ThreadedPlace):
+    """Whatever is timed takes a second, so that all batches but the first are made on the writer's thread."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.seconds = 0.0
+
+    def monotonic_s(self) -> float:
+        self.seconds += 1.0
+        return self.seconds
 
 
 class InLoopPlace(Place):
@@ -113,7 +128,12 @@ class MemoryPlace(InLoopPlace):
         self.medium = Medium()
 
 
-PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": ThreadedPlace, "in-loop": InLoopPlace, "memory": MemoryPlace}
+PLACES: dict[str, Callable[[Path], Place]] = {
+    "sqlite": ThreadedPlace,
+    "sqlite, slow": SlowPlace,
+    "in-loop": InLoopPlace,
+    "memory": MemoryPlace,
+}
 
 
 async def admit(store: Any, of: Operation, **more: Any) -> Verdict:

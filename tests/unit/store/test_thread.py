@@ -1,54 +1,63 @@
-"""Group commit: what is put together, what waits, and who is told."""
+"""Group commit: what is put together, what waits, where it runs, and who is told."""
 
 import asyncio
+import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.store import points, schema, sqlite
-from gateway.store.items import Note
-from gateway.store.port import StoreUnknown
-from gateway.store.thread import GATHER_MAX_S, TURNS_MAX, WriterThread
+from gateway.store import points, schema, sqlite, thread
+from gateway.store.items import BULKY_BYTES, Item, Note, Observe, PutMeta
+from gateway.store.items_retention import Bury, Retire
+from gateway.store.port import Busy, StoreUnknown
+from gateway.store.thread import FELT_S, GATHER_MAX_S, QUIET_TURNS, TURNS_MAX, WriterThread
 from gateway.store.writer import Writer
-from tests.unit.store.kit import START_MS, cipher
+from tests.unit.store.kit import START_MS, cipher, new_id
 
 
-class Gate:
-    """Holds the writer at its commit until the test lets it go on."""
+class Held:
+    """A driver that holds every commit until the test lets it go on, while `held`."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self.driver = driver
         self.here = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
         self.held = False
-        self.batches = 0
+        self.fails: BaseException | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.driver, name)
+
+    def commit(self) -> None:
+        if self.held:
+            self.here.release()
+            self.go.acquire()
+        if self.fails is not None:
+            raise self.fails
+        self.driver.commit()
+
+
+class Places:
+    """On which thread each batch was ruled on."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
 
     def hit(self, name: str) -> None:
         if name == points.RULED:
-            self.batches += 1
-            if self.held:
-                self.here.release()
-                self.go.acquire()
-
-
-class Pause:
-    """Stands in for the event that nobody sets; remembers how long the thread wanted to wait."""
-
-    def __init__(self) -> None:
-        self.waits: list[float] = []
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
+            self.threads.append(threading.get_ident())
 
 
 class Ticking:
     """A clock on which every reading is a step later."""
 
-    def __init__(self, step: float) -> None:
+    def __init__(self) -> None:
         self.now = 0.0
-        self.step = step
+        self.step = 0.0
 
     def __call__(self) -> float:
         self.now += self.step
@@ -56,175 +65,267 @@ class Ticking:
 
 
 class Bench:
-    def __init__(self, writer: Writer, gate: Gate, clock: Ticking, batch_max: int = 256) -> None:
-        self.gate = gate
-        self.clock = clock
-        self.thread = WriterThread(writer, clock, batch_max)
-        self.pause = Pause()
-        self.thread._pause = self.pause  # type: ignore[assignment]  # the only thing that would take real time
+    def __init__(self, path: Path, batch_max: int) -> None:
+        self.path = path
+        self.driver = Held(sqlite.open_writer(path))
+        schema.prepare(self.driver.driver)
+        self.places = Places()
+        self.clock = Ticking()
+        link = sqlite.link_to(self.driver)  # type: ignore[arg-type]  # as good as a connection
+        self.writer = Writer(link, cipher(), wall_ms=lambda: START_MS, room=lambda _items: None, listener=self.places)
+        self.thread = WriterThread(self.writer, self.clock, batch_max)
 
-    async def handed_over(self) -> None:
-        """Turn the loop until the thread has everything that was submitted."""
+    @property
+    def batches(self) -> int:
+        return len(self.places.threads)
+
+    @property
+    def on_loop(self) -> list[bool]:
+        return [ident == threading.get_ident() for ident in self.places.threads]
+
+    def submit(self, item: Item | None = None) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(self.thread.submit(written() if item is None else item))
+
+    async def hold(self, submissions: int = 1) -> list["asyncio.Future[Any]"]:
+        """Submissions, the first of which is being committed."""
+        self.driver.held = True
+        waiting = [self.submit() for _ in range(submissions)]
+        await asyncio.to_thread(self.driver.here.acquire)
+        return waiting
+
+    def let_go(self) -> None:
+        self.driver.held = False
+        self.driver.go.release()
+
+    async def behind_a_commit(self, submissions: int) -> None:
+        """Submit one item, and more while its batch is being committed."""
+        waiting = await self.hold()
+        waiting += [self.submit() for _ in range(submissions)]
+        await turns(1)
+        self.let_go()
+        await asyncio.gather(*waiting)
+
+
+async def turns(number: int) -> None:
+    for _ in range(number):
         await asyncio.sleep(0)
-        while self.thread._fresh:
-            await asyncio.sleep(0)
 
-    async def behind_a_commit(self, count: int) -> list[Any]:
-        """Submit one item, and `count` more while its batch is being written."""
-        self.gate.held = True
-        first = asyncio.ensure_future(self.thread.submit(Note()))
-        await asyncio.to_thread(self.gate.here.acquire)
-        rest = [asyncio.ensure_future(self.thread.submit(Note())) for _ in range(count)]
-        await self.handed_over()
-        self.gate.held = False
-        self.gate.go.release()
-        return await asyncio.gather(first, *rest)
+
+_names = count(1)
+
+
+def written() -> Item:
+    """An item that writes something, and needs no log."""
+    return PutMeta(f"name-{next(_names)}", b"value")
 
 
 @pytest.fixture
-async def benches(tmp_path: Path) -> AsyncIterator[Any]:
-    made: list[tuple[WriterThread, Writer]] = []
+async def make(tmp_path: Path) -> AsyncIterator[Callable[..., Bench]]:
+    made: list[Bench] = []
 
-    def make(step: float = 0.01, batch_max: int = 256) -> Bench:
-        driver = sqlite.open_writer(tmp_path / f"{len(made)}.db")
-        schema.prepare(driver)
-        gate = Gate()
-        writer = Writer(
-            sqlite.link_to(driver), cipher(), wall_ms=lambda: START_MS, room=lambda _items: None, listener=gate
-        )
-        bench = Bench(writer, gate, Ticking(step), batch_max)
-        made.append((bench.thread, writer))
-        return bench
+    def bench(batch_max: int = 256) -> Bench:
+        made.append(Bench(tmp_path / f"{len(made)}.db", batch_max))
+        return made[-1]
 
-    yield make
-    for thread, writer in made:
-        await thread.stop()
-        writer.close()
+    yield bench
+    for one in made:
+        await one.thread.stop()
+        one.writer.close()
 
 
-async def test_whatever_waits_goes_into_one_transaction(benches: Any) -> None:
-    bench = benches()
+@pytest.fixture
+async def bench(make: Callable[..., Bench]) -> Bench:
+    return make()
+
+
+async def test_whatever_waits_goes_into_one_transaction(bench: Bench) -> None:
     await bench.behind_a_commit(40)
-    assert bench.gate.batches == 2
+    assert bench.batches == 2
 
 
-async def test_what_the_loop_brings_turn_by_turn_is_handed_over_together(benches: Any) -> None:
-    bench = benches()
-    bench.gate.held = True
-    waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
-    await asyncio.to_thread(bench.gate.here.acquire)
-    for _ in range(TURNS_MAX - 1):
-        waiting.append(asyncio.ensure_future(bench.thread.submit(Note())))
-        await asyncio.sleep(0)
-        assert bench.thread._queue.empty()
-    await bench.handed_over()
-    assert bench.thread._queue.qsize() == TURNS_MAX - 1
-    bench.gate.held = False
-    bench.gate.go.release()
+async def test_batches_are_capped(make: Callable[..., Bench]) -> None:
+    bench = make(batch_max=10)
+    await bench.behind_a_commit(40)
+    assert bench.batches == 5
+
+
+async def test_who_is_told_together_comes_back_into_one_transaction(bench: Bench) -> None:
+    async def twice(turns_later: int) -> None:
+        await bench.thread.submit(written())
+        await turns(turns_later)
+        await bench.thread.submit(written())
+
+    first = await bench.hold()
+    others = [asyncio.ensure_future(twice(at * (QUIET_TURNS - 1))) for at in range(1, 5)]
+    await turns(1)
+    bench.let_go()
+    await asyncio.gather(*first, *others)
+    assert bench.batches == 3
+
+
+async def test_an_endless_stream_is_written_all_the_same(bench: Bench) -> None:
+    waiting = await bench.hold()
+    waiting += [bench.submit() for _ in range(3)]
+    await turns(1)
+    bench.let_go()
+    while bench.batches < 2:
+        await turns(1)
+    for _ in range(TURNS_MAX * 2):
+        waiting.append(bench.submit())
+        await turns(1)
+    while bench.batches < 3:
+        await turns(1)
     await asyncio.gather(*waiting)
-    assert bench.gate.batches == 2
 
 
-async def test_an_endless_stream_is_handed_over_all_the_same(benches: Any) -> None:
-    bench = benches()
-    bench.gate.held = True
-    waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
-    await asyncio.to_thread(bench.gate.here.acquire)
-    for _ in range(TURNS_MAX + 3):
-        waiting.append(asyncio.ensure_future(bench.thread.submit(Note())))
-        await asyncio.sleep(0)
-    assert not bench.thread._queue.empty()
-    bench.gate.held = False
-    bench.gate.go.release()
+async def test_a_submission_beside_which_nobody_waits_is_written_at_once(bench: Bench) -> None:
+    for number in range(1, 4):
+        alone = bench.submit()
+        await turns(1)
+        assert bench.batches == number
+        await alone
+
+
+@pytest.mark.parametrize(("commit_s", "wait_s"), [(0.012, 0.0012), (1.0, GATHER_MAX_S)])
+async def test_on_a_slow_disk_a_tenth_of_the_last_commit_is_waited_for_companions(
+    bench: Bench, commit_s: float, wait_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    waits: list[float] = []
+
+    def at_once(delay: float, call: Callable[[], None]) -> None:
+        waits.append(delay)
+        loop.call_soon(call)
+
+    bench.clock.step = commit_s
+    waiting = await bench.hold()
+    waiting += [bench.submit() for _ in range(5)]
+    await turns(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "call_later", at_once)
+        bench.let_go()
+        await asyncio.gather(*waiting)
+    assert waits == pytest.approx([wait_s])
+    assert bench.batches == 2
+
+
+async def test_the_loop_is_woken_once_per_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    wake, woken = loop.call_soon_threadsafe, []
+
+    def counted(call: Any, *args: Any, **more: Any) -> Any:
+        if call == bench.thread._done:
+            woken.append(call)
+        return wake(call, *args, **more)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+    await bench.behind_a_commit(40)
+    assert len(woken) == 2
+
+
+async def test_only_the_commit_leaves_the_loop(bench: Bench) -> None:
+    await bench.behind_a_commit(5)
+    assert bench.on_loop == [True, True]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [Observe(new_id(), b"x" * (BULKY_BYTES + 1)), Retire(START_MS, 100), Bury(())],
+    ids=["many bytes", "many rows", "many names"],
+)
+async def test_what_the_loop_would_feel_is_made_on_the_thread(bench: Bench, item: Item) -> None:
+    await bench.submit(item)
+    await bench.submit(Observe(new_id(), b"x" * BULKY_BYTES))
+    assert bench.on_loop == [False, True]
+
+
+async def test_after_a_batch_that_was_felt_the_next_is_made_on_the_thread(bench: Bench) -> None:
+    bench.clock.step = FELT_S * 2
+    await bench.submit()
+    bench.clock.step = 0.0
+    await bench.submit()
+    await bench.submit()
+    assert bench.on_loop == [True, False, True]
+
+
+async def test_another_process_that_writes_is_waited_for_without_the_loop(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "PATIENCE_S", 60.0)
+    other = sqlite3.connect(bench.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = [bench.submit()]
+    await turns(1)
+    # The loop goes on: it takes more.
+    waiting.append(bench.submit())
+    await turns(10)
+    assert bench.batches == 0
+    other.close()
     await asyncio.gather(*waiting)
+    assert bench.on_loop == [False, True]
 
 
-async def test_a_submission_beside_which_nobody_waits_is_handed_over_at_once(benches: Any) -> None:
-    bench = benches()
-    bench.gate.held = True
-    alone = asyncio.ensure_future(bench.thread.submit(Note()))
-    await asyncio.sleep(0)
-    assert not bench.thread._fresh
-    await asyncio.to_thread(bench.gate.here.acquire)
-    bench.gate.held = False
-    bench.gate.go.release()
-    await alone
+async def test_who_never_lets_go_is_named_and_nothing_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread, "PATIENCE_S", 0.0)
+    other = sqlite3.connect(bench.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    bench.thread.ride(written())
+    with pytest.raises(Busy, match="Another process holds the right to write"):
+        await bench.submit()
+    other.close()
+    await bench.submit()
+    assert bench.thread.failed is None
+    rows = sqlite3.connect(bench.path).execute("SELECT count(*) FROM meta WHERE name LIKE 'name-%'").fetchall()
+    assert rows == [(2,)]  # the one that rode along, and the last
 
 
-async def test_whoever_submits_before_the_end_is_served(benches: Any) -> None:
-    bench = benches()
-    waiting = [asyncio.ensure_future(bench.thread.submit(Note())) for _ in range(3)]
-    await asyncio.sleep(0)
+async def test_what_writes_nothing_is_answered_without_a_commit(bench: Bench) -> None:
+    bench.driver.fails = MemoryError()
+    assert await bench.submit(Observe(new_id(), b"{}")) is None
+    bench.driver.fails = None
+
+
+async def test_whoever_submits_before_the_end_is_served(bench: Bench) -> None:
+    waiting = [bench.submit() for _ in range(3)]
+    await turns(1)
     await bench.thread.stop()
     assert await asyncio.gather(*waiting) == [None] * 3
 
 
-async def test_who_is_not_handed_over_yet_hears_of_the_end_too(benches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = benches()
+@pytest.mark.parametrize("where", ["begin_turn", "commit_turn", "end_turn"])
+async def test_everybody_hears_of_the_end(
+    make: Callable[..., Bench], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make(batch_max=2)
 
     def fail(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("gateway.store.thread.take_turn", fail)
-    waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
-    await asyncio.to_thread(bench.thread._thread.join)
-    waiting.append(asyncio.ensure_future(bench.thread.submit(Note())))
-    results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {type(result) for result in results} == {StoreUnknown}
-
-
-async def test_batches_are_capped(benches: Any) -> None:
-    bench = benches(batch_max=10)
-    await bench.behind_a_commit(40)
-    assert bench.gate.batches == 5
-
-
-async def test_nothing_is_delayed_when_nothing_waits(benches: Any) -> None:
-    bench = benches()
-    for _ in range(3):
-        await bench.thread.submit(Note())
-    assert bench.pause.waits == []
-
-
-@pytest.mark.parametrize(("sync_s", "wait_s"), [(0.01, 0.001), (1.0, GATHER_MAX_S)])
-async def test_a_tenth_of_the_last_sync_is_waited_for_companions(benches: Any, sync_s: float, wait_s: float) -> None:
-    bench = benches(step=sync_s)
-    await bench.behind_a_commit(5)
-    assert bench.pause.waits == pytest.approx([wait_s])
-
-
-async def test_the_loop_is_woken_once_per_batch(benches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = benches()
-    calls: list[Any] = []
-    call = bench.thread._call
-
-    def counted(*args: Any) -> None:
-        calls.append(args)
-        call(*args)
-
-    monkeypatch.setattr(bench.thread, "_call", counted)
-    await bench.behind_a_commit(40)
-    assert len(calls) == 2
-
-
-async def test_everybody_hears_of_the_end(benches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = benches(batch_max=2)
-
-    def fail(*_: Any) -> None:
-        raise MemoryError
-
-    bench.gate.held = True
-    waiting = [asyncio.ensure_future(bench.thread.submit(Note()))]
-    await asyncio.to_thread(bench.gate.here.acquire)
-    waiting += [asyncio.ensure_future(bench.thread.submit(Note())) for _ in range(5)]
-    await bench.handed_over()
-    monkeypatch.setattr("gateway.store.thread.take_turn", fail)
-    bench.gate.held = False
-    bench.gate.go.release()
+    waiting = await bench.hold()
+    waiting += [bench.submit() for _ in range(5)]
+    await turns(1)
+    if where == "begin_turn":
+        monkeypatch.setattr(thread, where, fail)
+        bench.let_go()
+    else:
+        bench.let_go()
+        await waiting[0]
+        monkeypatch.setattr(thread, where, fail)
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert results[0] is None
     assert {type(result) for result in results[1:]} == {StoreUnknown}
     await bench.thread.ended.wait()
-    assert "MemoryError" in bench.thread.failed
+    assert "MemoryError" in (bench.thread.failed or "")
     with pytest.raises(StoreUnknown):
-        await bench.thread.submit(Note())
+        await bench.submit(Note())
+
+
+async def test_a_commit_that_fails_is_the_end_for_those_who_wait_behind_it_too(bench: Bench) -> None:
+    waiting = await bench.hold()
+    waiting += [bench.submit() for _ in range(3)]
+    await turns(1)
+    bench.driver.fails = sqlite3.OperationalError("disk I/O error")
+    bench.let_go()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(result) for result in results} == {StoreUnknown}
+    bench.driver.fails = None
