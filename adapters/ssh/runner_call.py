@@ -144,11 +144,13 @@ if command -v sha256sum >/dev/null; then gw_sum=$(sha256sum <"$1")
 elif command -v shasum >/dev/null; then gw_sum=$(shasum -a 256 <"$1")
 else gw_sum=$(openssl dgst -sha256 -r <"$1"); fi 2>/dev/null
 [ "${gw_sum%%%% *}" = %(digest)s ]; }
-gw_fail() { rm -f "$gw_file.$$" 2>/dev/null; printf '\\n@gw1 %%s {"v":1,"verb":"%%s","phase":"refused","store_id":"",\
-"machine":"","boot":"","uid":-1,"reason":"store_write"}\\n' %(nonce)s %(verb)s; exit 0; }
+gw_fail() { rm -f "$gw_file.$$" 2>/dev/null; gw_why=store_write
+{ command -v sha256sum || command -v shasum || command -v openssl; } >/dev/null || gw_why=no_digest_tool
+printf '\\n@gw1 %%s {"v":1,"verb":"%%s","phase":"refused","store_id":"",\
+"machine":"","boot":"","uid":-1,"reason":"%%s"}\\n' %(nonce)s %(verb)s $gw_why; exit 0; }
 [ -f "$gw_file" ] && gw_is "$gw_file" || {
 %(make)s
-(umask 077; cat >"$gw_file.$$") 2>/dev/null <<'%(boundary)sR' || gw_fail
+(umask 077; cat >"$gw_file.$$") %(silent)s <<'%(boundary)sR' || gw_fail
 """
 _CALL = """\
 %(boundary)sR
@@ -180,7 +182,9 @@ def stdin_text(call: RunnerCall, runner: Runner, boundary: str) -> bytes:
         "boundary": boundary,
         "digest": runner.digest,
         "dir": quoted(folder),
-        "make": f"(umask 077; mkdir -p {quoted(folder)}) 2>/dev/null" if call.verb is Verb.INIT else ":",
+        "make": f"(umask 077; mkdir -p {quoted(folder)})" if call.verb is Verb.INIT else ":",
+        # Whoever makes a store looks on, and sees there in the shell's own words why it cannot be made.
+        "silent": "" if call.verb is Verb.INIT else "2>/dev/null",
         "nonce": call.nonce,
         "verb": call.verb.value,
         "words": " ".join(quoted(word) for word in arguments(call)),

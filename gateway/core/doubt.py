@@ -172,7 +172,7 @@ def _failed_there(draft: Draft, event: str, sighting: Sighting) -> None:
     draft.settle_attempts(Standing.SETTLED)
     executed = sighting.executed or Executed.YES
     basis = "handle" if event == "polled" else "probe"
-    who = "host" if draft.action.service.host is not None else "service"
+    who = draft.action.service.noun
     detail = {
         Executed.NO: f"The {who} says that it failed before anything was done.",
         Executed.YES: f"The {who} carried it out and says that it failed.",

@@ -52,9 +52,8 @@ def _step_at_end(operation: Operation) -> Next:
 
 def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
     """What happened, what not to do, what to do next. `now_ms` is wall-clock milliseconds since the Unix epoch."""
-    told = _guidance(operation, action, now_ms)
     # Whoever looks after a command looks at a host.
-    return told if action.service.host is None else told.replace("service", "host")
+    return _guidance(operation, action, now_ms).replace("service", action.service.noun)
 
 
 def nothing_cancelled(operation: Operation) -> str:

@@ -26,6 +26,7 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
         "The host does not say which boot it is in (/proc is missing).",
         "Commands cannot be told apart after a restart there; run them on a host with /proc.",
     ),
+    "no_digest_tool": ("The host has no program for digests.", "Install one there: sha256sum, shasum or openssl."),
 }
 """Reasons of the runner."""
 

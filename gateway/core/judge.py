@@ -131,7 +131,8 @@ def _declared(action: Action, operation: Operation, observation: Observation, re
         return Judgement(Reading.DOUBT, "it already exists at the service; a look-up must tell whose it is", status)
     if read.hits(action.in_flight):
         wait = wait_seconds(action, answer)
-        return Judgement(Reading.DOUBT, "the service is still working on it", status, wait, in_progress=True)
+        reason = f"the {action.service.noun} is still working on it"
+        return Judgement(Reading.DOUBT, reason, status, wait, in_progress=True)
     if read.hits(action.refused_before_work):
         reason = "the service refused before any work"
         return Judgement(Reading.REFUSED_BEFORE_WORK, reason, status, wait_seconds(action, answer))
@@ -145,7 +146,7 @@ def _declared(action: Action, operation: Operation, observation: Observation, re
     if action.accepted is not None and matches(action.accepted.when, answer, read.variables):
         return _accepted(action, operation, answer)
     if _succeeded(action, answer, read.variables):
-        return Judgement(Reading.SUCCESS, "the service's own answer", status)
+        return Judgement(Reading.SUCCESS, f"the {action.service.noun}'s own answer", status)
     if read.hits(action.failed):
         # Of a job every attempt means the same places, so the record of a step speaks for all of them.
         how = observation.summary if action.service.host is not None else ""

@@ -289,7 +289,7 @@ class Gateway:
             raise Problem(
                 Code.WRONG_STATE,
                 "This action declares no look-up, so there is nothing to ask.",
-                "A person who can see the service settles it: `gateway operations attest`.",
+                f"A person who can see the {live.action.service.noun} settles it: `gateway operations attest`.",
                 operation_id=operation_id,
             )
         await self._driver.look_now(live)

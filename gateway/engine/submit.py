@@ -271,12 +271,14 @@ def gone(verdict: Verdict) -> Problem:
                 " may have been carried out; nothing was sent."
             )
             guidance = (
-                "Do not send it again in another form. A person looks at the service; if it must still be done, they"
-                " submit it with `supersedes`."
+                "Do not send it again in another form. A person looks at the service or host; if it must still be done,"
+                " they submit it with `supersedes`."
             )
         case Code.PROBABLE_REPEAT:
             detail = "An equal operation was finished before the store was restored from a backup."
-            guidance = "Look at the service. If you mean to do it once more, submit it with a new key of your own."
+            guidance = (
+                "Look at the service or host. If you mean to do it once more, submit it with a new key of your own."
+            )
         case _:
             detail = "Of the operation under this key only the name is left; nothing was sent."
             guidance = "Do not use this key again. Use a new key for a new task."

@@ -103,6 +103,11 @@ class Service:
     host: Host | None = None
     """Set where commands are run over SSH instead of requests sent over HTTP."""
 
+    @property
+    def noun(self) -> str:
+        """What people call it."""
+        return "service" if self.host is None else "host"
+
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:

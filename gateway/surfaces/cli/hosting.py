@@ -9,6 +9,14 @@ from gateway.surfaces.cli.context import Exit, JsonFlag, current, fail, read_inp
 
 hosts = typer.Typer(no_args_is_help=True, help="Hosts on which commands run: prepare, enrol, check, look after.")
 
+_REFUSED = {
+    "store_write": "the host could not make it, or could not write in it; its shell said why when the script ran",
+    "no_hard_links": "the file system there knows no hard links, without which nothing on it is done once only",
+    "no_boot_identity": "the host does not say which boot it is in, so that nothing is certain there after a restart",
+    "no_digest_tool": "the host has no program for digests: sha256sum, shasum or openssl",
+}
+"""What the runner's reasons mean where a store is to be made."""
+
 
 @hosts.command()
 def script(
@@ -42,7 +50,8 @@ def read(*, as_json: JsonFlag = False) -> None:
     if found is None:
         fail("There is no answer of the script in this. Was the host reached, and has it `sh`?", Exit.ERROR)
     if found["phase"] != "ok":
-        fail(f"The host refused: {str(found['reason']).replace('_', ' ')}.", Exit.ERROR)
+        reason = str(found["reason"])
+        fail(f"There is no store: {_REFUSED.get(reason, 'the host refused')} [{reason}].", Exit.ERROR)
     if as_json:
         context.print_json(dict(found))
         return

@@ -90,7 +90,8 @@ def _print_evidence(out: Console, evidence: Sequence[Mapping[str, Any]]) -> None
 def _print_result(out: Console, document: Mapping[str, Any]) -> None:
     text = orjson.dumps(document["result"], option=orjson.OPT_INDENT_2).decode()
     lines = text.splitlines()
-    out.print("  [dim]result, as the service sent it:[/]")
+    noun = "host" if document["target"]["url"].startswith("ssh://") else "service"
+    out.print(f"  [dim]result, as the {noun} sent it:[/]")
     for line in lines[:RESULT_LINES_MAX]:
         out.print(f"    {_safe(line)}")
     if len(lines) > RESULT_LINES_MAX:

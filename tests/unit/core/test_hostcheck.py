@@ -92,6 +92,7 @@ def test_a_host_that_is_only_passed_through_needs_no_store() -> None:
         ("store_write", "There is no store at /var/lib/runner"),
         ("store_mismatch", "another store"),
         ("no_boot_identity", "/proc"),
+        ("no_digest_tool", "no program for digests"),
         ("what_else", "refused the question (what else)"),
     ],
 )

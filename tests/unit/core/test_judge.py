@@ -10,6 +10,7 @@ from gateway.core.events import HeadSeen
 from gateway.core.judge import Reading, judge
 from gateway.model.action import Action, Precondition, Predicate, RateLimit
 from gateway.model.operation import Attempt, Executed, Kind, Operation, Standing, State
+from tests.unit.catalog.commands import compiled
 from tests.unit.core.builders import (
     ACCEPTED,
     BEGIN,
@@ -312,3 +313,12 @@ def test_a_refusal_overrules_the_handle_in_its_own_head() -> None:
 
     assert story.ending == ("failed", "no", "answer")
     assert story.operation.handle is None
+
+
+def test_what_a_host_says_is_not_called_a_service() -> None:
+    ran = answer(0, b'{"phase": "exited"}', ("Content-Type", "application/json"), ("Exited", "0"))
+    runs = answer(0, b'{"phase": "running"}', ("Content-Type", "application/json"))
+
+    assert judge(compiled(), tried("first"), 1, ran, {}).reason == "the host's own answer"
+    assert judge(compiled(), tried("first"), 1, runs, {}).reason == "the host is still working on it"
+    assert judge(action(), tried("first"), 1, answer(200), {}).reason == "the service's own answer"

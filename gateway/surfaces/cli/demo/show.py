@@ -96,6 +96,13 @@ class Show:
         """An agent that tries again, and what it is told."""
         self._columns(what, f"[cyan]{answer:{REFUSAL_WIDTH}}[/]", self._words.refused)
 
+    def turned_away(self, what: str, code: str) -> None:
+        """The same among what callers are told first, where the second column may be too narrow for the code."""
+        if len(code) < self._words.word_width:
+            self.refused(what, code)
+        else:
+            self._columns(what, f"[cyan]{'refused':{self._words.word_width}}[/]", code)
+
     def summary(self, totals: Totals) -> None:
         """The accounts."""
         self.end()

@@ -50,7 +50,7 @@ class Story(ABC):
             await self._lose_answers(callers)
             refused = await callers.refusal(self.settled, key="demo-impatient")
             self._expect(refused == "predecessor_unsettled", f"a second call during doubt was answered {refused}")
-            self._show.refused("the same again under a new key", refused)
+            self._show.turned_away("the same again under a new key", refused)
             gateway = await self._kill(stack, gateway, callers)
             await self._settle(callers, Client(gateway.ready["address"], keys["person"]["key"]))
             await self._try_again(callers)

@@ -10,6 +10,7 @@ from adapters.ssh.runner_command import UnfitCall
 from adapters.ssh.runner_setup import setup_answer, setup_script
 from gateway.surfaces.cli.context import Exit
 from tests.unit.adapters.remote_host import Host
+from tests.unit.adapters.remote_host import program as program_at
 from tests.unit.surfaces.cli.conftest import Program
 
 
@@ -23,8 +24,12 @@ def program(capsys: pytest.CaptureFixture[str]) -> Program:
     return Program({}, capsys)
 
 
+def run_on_host(text: bytes, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["sh", "-s"], input=text, env=environment, capture_output=True, timeout=30, check=True)
+
+
 def on_host(text: bytes) -> bytes:
-    return subprocess.run(["sh", "-s"], input=text, capture_output=True, timeout=30, check=True).stdout
+    return run_on_host(text).stdout
 
 
 def test_what_the_script_prints_on_the_host_gives_the_line_of_the_catalog(
@@ -80,8 +85,28 @@ def test_anything_but_the_answer_is_none(
 
 def test_a_host_that_cannot_make_it_says_why(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr("sys.stdin", piped(on_host(setup_script(f"{tmp_path}/file/store", "a" * 16))))
+    ran = run_on_host(setup_script(f"{tmp_path}/file/store", "a" * 16))
+    monkeypatch.setattr("sys.stdin", piped(ran.stdout))
     said = program("host", "read")
 
     assert said.code == Exit.ERROR
-    assert "refused: store write" in said.err
+    assert "could not make it, or could not write in it; its shell said why" in said.err
+    assert "[store_write]" in said.err
+    # Which of the many causes it is, only the host can say, and it says so to whoever runs the script.
+    assert f"{tmp_path}/file" in ran.stderr.decode()
+
+
+def test_a_host_without_a_program_for_digests_is_not_told_to_be_unable_to_write(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "mkdir", "cat", "rm", "mv"):
+        (tools / name).symlink_to(program_at(name))
+    ran = run_on_host(setup_script(f"{tmp_path}/store", "a" * 16), {"PATH": str(tools)})
+    monkeypatch.setattr("sys.stdin", piped(ran.stdout))
+    said = program("host", "read")
+
+    assert said.code == Exit.ERROR
+    assert "no program for digests" in said.err
+    assert "[no_digest_tool]" in said.err

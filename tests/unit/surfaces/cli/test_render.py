@@ -14,7 +14,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "operation_id": "op_1", "action": "a.b", "state": "succeeded", "outcome": "success", "executed": "yes",
         "basis": "probe", "guidance": "Done.", "joined": False, "replayed": False, "output_valid": None,
         "contradicted": False, "attempts": [], "evidence": [], "error": None, "result": None, "receipt": None,
-        "steps": [], "run": None, "caller": "agent-a",
+        "steps": [], "run": None, "caller": "agent-a", "target": {"service": "svc", "url": "https://svc.example.com/a"},
     } | changes  # fmt: skip
 
 
@@ -103,3 +103,10 @@ def test_nothing_is_a_sentence(out: Console) -> None:
     print_table(out, ("a",), [], empty="None.")
 
     assert out.export_text() == "No operations.\nNone.\n"
+
+
+@pytest.mark.parametrize(("url", "noun"), [("https://a.example/b", "service"), ("ssh://deploy@a.example:22", "host")])
+def test_whoever_sent_a_result_is_called_what_it_is(out: Console, url: str, noun: str) -> None:
+    print_operation(out, document(result={"exit": 0}, target={"service": "a", "url": url}))
+
+    assert f"result, as the {noun} sent it:" in out.export_text()

@@ -74,11 +74,23 @@ def test_the_story_of_hosts_fits_into_eighty_columns() -> None:
         for basis in SSH_WORDS.basis:
             show.settled(case, {"outcome": "success", "basis": basis}, effects=0, requests=1)
     show.arrived("the held one arrives", "met the fence", 0)
-    show.refused("the same again under a new key", "predecessor_unsettled")
+    show.turned_away("the same again under a new key", "predecessor_unsettled")
+    show.refused("a settled one again, no key", "predecessor_unsettled")
 
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert not [line for line in lines if re.search(r"[a-z]unknown|[a-z]error|[a-z]success", line)]
+
+
+def test_whoever_is_turned_away_stands_in_the_columns_of_the_others() -> None:
+    for words, line in (
+        (SSH_WORDS, "refused   predecessor_unsettled"),
+        (HTTP_WORDS, "predecessor_unsettled  nothing was sent"),
+    ):
+        show, text = shown(words=words)
+        show.turned_away("again", "predecessor_unsettled")
+        assert text.getvalue() == f"  {'again':{words.title_width}}{line}\n"
+        assert line[words.word_width - 1] == " " != line[words.word_width]
 
 
 def test_a_command_that_failed_is_told_by_its_status() -> None:
