@@ -17,10 +17,10 @@ from fixtures.service.server import DeployService
 from gateway.running import EXIT_STORE_UNKNOWN
 from gateway.surfaces.cli.client import Answer
 from tests.scenario.kit import (
-    LOOKUP,
     Api,
     Home,
     Outside,
+    brief_action,
     claims_hold,
     effects,
     sends,
@@ -49,7 +49,7 @@ async def test_a_write_refused_in_the_middle_of_thirty_calls_forks_no_chain_and_
 
     From the chosen place on no file may grow: the journal's next write fails in the middle of a transaction.
     """
-    home.configure({"deploys": service.url}, {"deploy": write_action()})
+    home.configure({"deploys": service.url}, {"deploy": brief_action()})
     async with home.process("limit", place, "--nth", str(nth)) as api:
         answers = await call_all(api)
         assert await api.ended() == EXIT_STORE_UNKNOWN
@@ -84,7 +84,7 @@ async def full_between_intent_and_outcome(
     await service.wait_for(lambda entry: entry.effect == "done")
     fill()
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(40):  # the disk is freed further down
         refused = await api.submit("deploy", name="two", key="call-2", wait=10)
 
     assert (refused.status, refused.document["code"]) == (503, "audit_unavailable")
@@ -97,7 +97,7 @@ async def full_between_intent_and_outcome(
     assert await api.by_key("call-2") is None
     free()
     again: Answer | None = None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while again is None or again.is_problem:
             again = await api.submit("deploy", name="two", key="call-2", wait=10)
     assert again.document["outcome"] == "success"
@@ -105,11 +105,9 @@ async def full_between_intent_and_outcome(
 
 
 def configure(home: Home, service: DeployService, slow: FaultProxy, **more: object) -> None:
-    deadlines = {"connect": "1s", "request": "10s", "recovery": "2m"}
-    lookup = {**LOOKUP, "absence": {"settle": "10s"}}
     actions = {
         "deploy": write_action(),
-        "slow": write_action(service="slowly", deadlines=deadlines, reconcile=lookup),
+        "slow": write_action(service="slowly"),
     }
     slow.toxics.add("latency", attributes={"latency_seconds": 2.0}, times=1)
     home.configure({"deploys": service.url, "slowly": slow.url}, actions, **more)

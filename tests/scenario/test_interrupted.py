@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.proxy.server import FaultProxy
 from fixtures.service.server import DeployService
-from tests.scenario.kit import DEADLINES, LOOKUP, Home, Inside, environment, gateway_program, write_action
+from tests.scenario.kit import Home, Inside, environment, gateway_program, write_action
 
 SECONDS = 30.0
 UNKNOWN = 3
@@ -50,7 +50,7 @@ async def waited_for(api: Inside, operation_id: str) -> None:
 @pytest.fixture
 def slow(home: Home, service: DeployService) -> Home:
     """A gateway whose service reads a request and lets it hang."""
-    deploy = write_action(deadlines=DEADLINES | {"request": "20s"}, reconcile=LOOKUP | {"absence": {"settle": "25s"}})
+    deploy = write_action()
     home.configure({"deploys": service.url}, {"deploy": deploy})
     service.faults.add("commit_then_hang")
     return home

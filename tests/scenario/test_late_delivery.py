@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.proxy.server import FaultProxy
 from fixtures.service.server import DeployService
-from tests.scenario.kit import LOOKUP, Document, Home, effects, sends, write_action
+from tests.scenario.kit import LOOKUP, Document, Home, brief_action, effects, sends
 
 FENCE: Document = {
     "request": {
@@ -35,7 +35,7 @@ async def proxy(service: DeployService) -> AsyncIterator[FaultProxy]:
 async def test_absent_at_the_first_look_and_done_afterwards_is_a_success(home: Home, service: DeployService) -> None:
     """The commit comes after the first "absent": a look that found nothing proves nothing yet."""
     lookup = {**LOOKUP, "absence": {"settle": "5s"}}
-    home.configure({"deploys": service.url}, {"deploy": write_action(reconcile=lookup)})
+    home.configure({"deploys": service.url}, {"deploy": brief_action(reconcile=lookup)})
     service.faults.add("late_after_probe", params={"answer": "drop"})
     async with home.running() as api:
         begun = await api.begin("deploy", name="web")
@@ -51,7 +51,7 @@ async def test_what_arrives_after_the_request_deadline_is_found_and_not_sent_aga
     home: Home, service: DeployService, proxy: FaultProxy
 ) -> None:
     """The bytes left, the deadline passed, and something on the way delivers them afterwards."""
-    home.configure({"deploys": proxy.url}, {"deploy": write_action(reconcile=NEVER_ABSENT, resend="never")})
+    home.configure({"deploys": proxy.url}, {"deploy": brief_action(reconcile=NEVER_ABSENT, resend="never")})
     proxy.toxics.add("hold_request", times=1)
     async with home.running() as api:
         begun = await api.begin("deploy", name="web")
@@ -69,7 +69,7 @@ async def test_what_arrives_after_the_recovery_deadline_is_still_taken_as_eviden
 ) -> None:
     """The commit comes after the recovery deadline: unresolved, watched, later evidence accepted."""
     deadlines = {"connect": "500ms", "request": "500ms", "recovery": "1500ms"}
-    home.configure({"deploys": service.url}, {"deploy": write_action(reconcile=NEVER_ABSENT, deadlines=deadlines)})
+    home.configure({"deploys": service.url}, {"deploy": brief_action(reconcile=NEVER_ABSENT, deadlines=deadlines)})
     service.faults.add("late_on_release")
     async with home.running() as api:
         begun = await api.begin("deploy", name="web", key="call_1")
@@ -93,7 +93,7 @@ async def test_an_operation_with_nothing_to_ask_stays_unknown_until_a_person_set
     home: Home, service: DeployService
 ) -> None:
     """Late delivery where no look-up is declared: only a person who can see the service's books may settle it."""
-    action = write_action(reconcile=None, unknown_accepted=True, reason="A person compares the books of the service.")
+    action = brief_action(reconcile=None, unknown_accepted=True, reason="A person compares the books of the service.")
     home.configure({"deploys": service.url}, {"deploy": action})
     service.faults.add("late_on_release", params={"answer": "drop"})
     async with home.running() as api:
@@ -115,7 +115,7 @@ async def test_an_operation_with_nothing_to_ask_stays_unknown_until_a_person_set
 
 async def test_a_late_copy_meets_the_service_s_memory_of_the_same_key(home: Home, service: DeployService) -> None:
     """The first request is held up, the repeat under the same key is carried out, then the first one arrives."""
-    action = write_action(reconcile=None, resend="same_key", replay_after_5xx="same_outcome")
+    action = brief_action(reconcile=None, resend="same_key", replay_after_5xx="same_outcome")
     home.configure({"deploys": service.url}, {"deploy": action})
     service.faults.add("late_on_release", params={"answer": "drop"})
     async with home.running() as api:
@@ -130,7 +130,7 @@ async def test_a_late_copy_meets_the_service_s_memory_of_the_same_key(home: Home
 
 async def test_a_late_copy_finds_its_place_taken_by_our_fence(home: Home, service: DeployService) -> None:
     """A fence makes "it is not there" final: what arrives afterwards is turned away by the service."""
-    home.configure({"deploys": service.url}, {"deploy": write_action(reconcile=FENCED_LOOKUP)})
+    home.configure({"deploys": service.url}, {"deploy": brief_action(reconcile=FENCED_LOOKUP)})
     service.faults.add("late_on_release", params={"answer": "drop"})
     async with home.running() as api:
         settled = await api.begin("deploy", name="web", wait=10)

@@ -13,7 +13,7 @@ from fixtures.service.server import DeployService
 from gateway.engine import log_keeper
 from tests.scenario.kit import LOOK_SECONDS, Api, Home, write_action
 
-SECONDS = 20.0
+SECONDS = 40.0
 SMALL: dict[str, Any] = {
     "segment_max_bytes": 4096,
     "seal_interval_seconds": 0.1,

@@ -190,7 +190,7 @@ async def test_a_store_whose_answer_was_lost_is_said_to_be_lost_and_ends_the_pro
 ) -> None:
     folder.configure(service.url)
     async with process(folder, sys.executable, "-c", LOSES_ITS_STORE, str(folder.config)) as gateway:
-        answer = await gateway.submit("deploy", "a", wait=5, key="k-1")
+        answer = await gateway.submit("deploy.brief", "a", wait=5, key="k-1")
         code = await gateway.ended()
 
     assert (answer.status, answer.document["code"]) == (503, "store_unavailable")

@@ -22,15 +22,15 @@ from tests.scenario.kit import (
     Document,
     Home,
     Inside,
+    brief_action,
     claims_hold,
     effects,
     sends,
-    write_action,
 )
 
 SECOND: Final = f"{ORIGIN}/2"
 DATABASE: Final = ("gateway.db", "gateway.db-wal", "gateway.db-shm")
-ACTIONS: Final = {"deploy": write_action(), "read": READ, "put": write_action("PUT")}
+ACTIONS: Final = {"deploy": brief_action(), "read": READ, "put": brief_action("PUT")}
 
 
 def back_up(home: Home, into: Path) -> None:
@@ -223,7 +223,7 @@ async def test_what_was_lost_in_doubt_needs_a_person_before_it_is_done_again(
 
 async def unsent_in_the_backup(home: Home, service: DeployService, kept: Path, fault: str | None) -> Document:
     """An operation that waits for a place to be sent from when the backup is made, and is sent after it."""
-    actions = {"deploy": write_action(service="narrow"), "blocker": write_action("PUT", service="narrow"), "read": READ}
+    actions = {"deploy": brief_action(service="narrow"), "blocker": brief_action("PUT", service="narrow"), "read": READ}
     services = {"deploys": service.url}
     narrow = {"base_url": service.url, "allow_private": True, "limits": {"concurrency": 1}}
     home.configure({**services, "narrow": narrow}, actions)
@@ -272,7 +272,7 @@ async def test_a_cancellation_that_the_backup_does_not_know_stands(
 ) -> None:
     """The caller was told that nothing was executed; the restored store would still send it."""
     narrow = {"base_url": service.url, "allow_private": True, "limits": {"concurrency": 1}}
-    actions = {"deploy": write_action(service="narrow"), "blocker": write_action("PUT", service="narrow")}
+    actions = {"deploy": brief_action(service="narrow"), "blocker": brief_action("PUT", service="narrow")}
     home.configure({"narrow": narrow}, actions)
     service.faults.add("read_then_hang", match={"method": "PUT"}, times=None)
     async with home.process() as api:

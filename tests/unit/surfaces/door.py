@@ -46,7 +46,14 @@ _NAME: Document = {
 _BODY: Document = {"repository": "{name}", "revision": "abc1234", "environment": "staging"}
 # Long enough for the busiest machine: what is to run out of time takes the brief ones.
 _DEADLINES: Document = {"connect": "20s", "request": "30s", "recovery": "2m"}
-_BRIEF: Document = {"connect": "1s", "request": "2s", "recovery": "1m"}
+_LOOKUP: Document = {
+    "request": {"method": "GET", "path": "/operations/by-id/{operation_id}"},
+    "identify": {"path": "idempotency_key", "equals": "{operation_id}"},
+    "rules": _FINDINGS,
+    "absence": {"settle": "30s"},
+    "interval": "100ms",
+    "result": "deployment",
+}
 
 
 def _write(**more: Any) -> Document:
@@ -75,16 +82,13 @@ def _read(path: str, service: str = "deploys") -> Document:
 ACTIONS: Mapping[str, Document] = {
     "deploy": _write(
         rejected={"any_attempt": [{"status": 400}, {"status": 422}]},
-        reconcile={
-            "request": {"method": "GET", "path": "/operations/by-id/{operation_id}"},
-            "identify": {"path": "idempotency_key", "equals": "{operation_id}"},
-            "rules": _FINDINGS,
-            "absence": {"settle": "30s"},
-            "interval": "100ms",
-            "result": "deployment",
-        },
+        reconcile=_LOOKUP,
     ),
     "deploy.blind": _write(deadlines={"connect": "500ms", "request": "500ms", "recovery": "1s"}),
+    "deploy.brief": _write(
+        deadlines={"connect": "1s", "request": "1s", "recovery": "1m"},
+        reconcile=_LOOKUP | {"absence": {"settle": "1s"}},
+    ),
     "deploy.alone": _write(conflict_key="one"),
     "deploy.secret": _write(service="guarded", request={"method": "POST", "path": "/echo", "body": _BODY}),
     "look": _read("/environments/{name}"),

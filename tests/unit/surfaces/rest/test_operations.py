@@ -11,7 +11,7 @@ import pytest
 from fixtures.service.server import DeployService
 from gateway.store.port import Unavailable
 from gateway.surfaces.documents import OperationDocument, OperationPage, ProblemDocument, RunDocument
-from tests.unit.surfaces.door import Answer, Door, Home, open_door
+from tests.unit.surfaces.door import WAIT_SECONDS, Answer, Door, Home, open_door
 
 MISSING = "op_01jd3v6k8n5q7r9s2t4w6x8y0z"
 
@@ -302,7 +302,7 @@ async def test_waiting_ends_with_the_outcome_or_with_its_time(door: Door, servic
 async def test_the_longest_wait_is_the_gateways(home: Home, service: DeployService) -> None:
     service.faults.add("read_then_hang", times=None)
     async with open_door(home, service, limits={"wait_seconds_max": 0.1}) as door:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_SECONDS):
             made = document(await door.submit("deploy", wait=600), 202)
             assert (await door.call("GET", f"{made.links.self}?wait=600")).status == 200
         await service.release()
