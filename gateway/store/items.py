@@ -43,6 +43,10 @@ class Item(Protocol):
         """Whether it touches so many rows, or brings so many bytes, that an event loop would feel it."""
         ...
 
+    def patient(self) -> bool:
+        """Whether it had rather go with others than make a transaction of its own."""
+        ...
+
     def needs(self, wants: Wants) -> None:
         """Say what must be loaded."""
         ...
@@ -60,6 +64,10 @@ class Base:
     drafts: tuple[Draft, ...] = field(default=(), kw_only=True)
 
     def bulky(self) -> bool:
+        """No."""
+        return False
+
+    def patient(self) -> bool:
         """No."""
         return False
 
@@ -240,6 +248,10 @@ class Seal(Base):
 
     heartbeat: bool = False
     close: bool = False
+
+    def patient(self) -> bool:
+        """A signature over what is there may as well cover what is about to come."""
+        return not self.close
 
     def rule(self, view: View, effects: Effects) -> Promise:
         effects.heartbeat |= self.heartbeat

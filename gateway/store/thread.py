@@ -8,7 +8,8 @@ any while the disk is so slow that the last batch was felt.
 
 Whoever is told by one commit is back within a few turns of the loop, and should not just miss the next. So after a
 batch of several the next begins only once some turns in a row have brought nothing more. On a slow disk a tenth of the
-last commit is waited instead, if anybody waits at all. A submission that is alone is never delayed.
+last commit is waited instead, if anybody waits at all. A submission that is alone is not delayed, unless it says of
+itself that it is patient.
 """
 
 import asyncio
@@ -36,6 +37,8 @@ TURNS_MAX: Final = 64
 """Turns for which a batch waits at most, however many each of them brings."""
 FELT_S: Final = 0.02
 """A loop that stood still this long is late for others."""
+COMPANY_S: Final = 0.02
+"""How long what is patient waits for others to go with."""
 PATIENCE_S: Final = 5.0
 """How long a batch waits for another process to let go of the database."""
 
@@ -78,7 +81,10 @@ class WriterThread:
         entry = _Entry(item, self._loop.create_future())
         self._fresh.append(entry)
         if not self._under_way:
-            self._next()
+            if item.patient():
+                self._loop.call_later(COMPANY_S, self._alone)
+            else:
+                self._next()
         return await entry.reply
 
     def ride(self, item: Item) -> None:
@@ -87,9 +93,15 @@ class WriterThread:
 
     async def stop(self) -> None:
         """End the thread after everything submitted so far."""
+        self._alone()
         await self._idle.wait()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
+
+    def _alone(self) -> None:
+        """Begin a batch of what waited for company, if none came."""
+        if not self._under_way:
+            self._next()
 
     def _next(self) -> None:
         """Begin a batch of what waits, or be idle."""

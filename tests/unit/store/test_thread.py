@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.store import points, schema, sqlite, thread
-from gateway.store.items import BULKY_BYTES, Item, Note, Observe, PutMeta
+from gateway.store.items import BULKY_BYTES, Item, Note, Observe, PutMeta, Seal
 from gateway.store.items_retention import Bury, Retire
 from gateway.store.port import Busy, StoreUnknown
 from gateway.store.thread import FELT_S, GATHER_MAX_S, QUIET_TURNS, TURNS_MAX, WriterThread
@@ -184,6 +184,31 @@ async def test_a_submission_beside_which_nobody_waits_is_written_at_once(bench: 
         await turns(1)
         assert bench.batches == number
         await alone
+
+
+async def test_a_signature_goes_with_what_comes_next(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread, "COMPANY_S", 3600.0)
+    waiting = [bench.submit(Seal())]
+    await turns(QUIET_TURNS * 2)
+    assert bench.batches == 0
+    waiting.append(bench.submit())
+    await asyncio.gather(*waiting)
+    assert bench.batches == 1
+
+
+async def test_a_signature_that_nothing_follows_is_made_all_the_same(bench: Bench) -> None:
+    await bench.submit(Seal())
+    await bench.submit(Seal(heartbeat=True))
+    assert bench.batches == 2
+
+
+async def test_a_signature_that_waits_is_made_before_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread, "COMPANY_S", 3600.0)
+    waiting = bench.submit(Seal())
+    await turns(1)
+    await bench.thread.stop()
+    assert waiting.done()
+    assert bench.batches == 1
 
 
 @pytest.mark.parametrize(("commit_s", "wait_s"), [(0.012, 0.0012), (1.0, GATHER_MAX_S)])
