@@ -6,6 +6,7 @@ import os
 import sys
 
 MARKER = "action-gateway"
+STANDARD_ERROR = 2
 PACKAGES = ("gateway", "adapters", "audit", "fixtures")
 
 
@@ -25,8 +26,19 @@ def check_packages() -> None:
             )
 
 
+def open_standard_streams() -> None:
+    """Put the null device where a standard stream is closed; else the next file, perhaps the log, takes its place."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(STANDARD_ERROR, "w")
+
+
 def main() -> None:
     """The `gateway` program; `python -m gateway` is the same."""
+    open_standard_streams()
     try:
         check_packages()
     except StrangerError as stranger:

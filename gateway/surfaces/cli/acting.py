@@ -1,7 +1,6 @@
 """Commands of callers: call, operations, runs."""
 
 import asyncio
-import sys
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -11,7 +10,7 @@ from gateway.core.strictjson import JsonError, parse
 from gateway.surfaces.cli.asking import ask, client_of, path_of, refused, segment
 from gateway.surfaces.cli.choosing import properties_of
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
-from gateway.surfaces.cli.context import Context, Exit, JsonFlag, check_seconds, current, fail, read_input
+from gateway.surfaces.cli.context import Context, Exit, JsonFlag, check_seconds, complain, current, fail, read_input
 from gateway.surfaces.cli.render import exit_code, print_operation, print_operations
 
 operations = typer.Typer(no_args_is_help=True, help="Read, settle and cancel operations.")
@@ -190,20 +189,28 @@ async def _show(context: Context, client: Client, answer: Answer, *, wait: float
         try:
             answer = await client.call("GET", path, query={"wait": str(int(seconds) or 1)}, wait_seconds=seconds)
         except (Unreachable, AnswerLost) as lost:
-            sys.stderr.write(f"gateway: the gateway stopped answering ({lost}); this is the last that it said.\n")
+            complain(f"gateway: the gateway stopped answering ({lost}); this is the last that it said.\n")
             break
         if answer.is_problem:
             refused(answer)
         document = answer.document | flags
-    _print(context, document)
-    raise typer.Exit(exit_code(document))
+    _end(context, document)
 
 
 def _goes_on(document: dict[str, Any]) -> bool:
     return document["state"] not in ("succeeded", "failed", "cancelled", "unresolved", "held")
 
 
-def _print(context: Context, document: Any) -> None:  # noqa: ANN401 - any JSON value
+def _end(context: Context, document: dict[str, Any]) -> NoReturn:
+    """Show an operation and end with its exit code, which stays its own if the answer cannot be written."""
+    code = exit_code(document)
+    _print(context, document, code)
+    raise typer.Exit(code)
+
+
+def _print(context: Context, document: dict[str, Any], code: Exit = Exit.SUCCESS) -> None:
+    known = f"The operation's state is {document['state']}; see: gateway operations show {document['operation_id']}"
+    context.unwritten = (known, code)
     if context.as_json:
         context.print_json(document)
     else:
@@ -246,8 +253,7 @@ def show(operation: OperationArgument, *, as_json: JsonFlag = False) -> None:
     context = current()
     context.as_json = as_json
     answer = context.run(ask(client_of(context), "GET", path_of(operation)))
-    _print(context, answer.document)
-    raise typer.Exit(exit_code(answer.document))
+    _end(context, answer.document)
 
 
 @operations.command()
@@ -278,8 +284,7 @@ def reconcile(operation: OperationArgument, *, as_json: JsonFlag = False) -> Non
     context = current()
     context.as_json = as_json
     answer = context.run(ask(client_of(context), "POST", path_of(operation, "/reconcile"), wait=60.0))
-    _print(context, answer.document)
-    raise typer.Exit(exit_code(answer.document))
+    _end(context, answer.document)
 
 
 @operations.command()

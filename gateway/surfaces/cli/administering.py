@@ -69,6 +69,7 @@ def create(
         return {"key": made.text, "line": key_document(made.line)}
 
     made = context.run(administer(context, lambda client: client.call("POST", "/v1/keys", body=body), local))
+    context.unwritten = (f"The key {made['line']['prefix']} was made, and nobody has it now: revoke it.", Exit.ERROR)
     if as_json:
         context.print_json(made)
         return

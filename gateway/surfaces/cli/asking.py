@@ -1,13 +1,12 @@
 """What every command that asks the gateway shares: where, under which key, and what to say of a refusal."""
 
-import sys
 from typing import NoReturn
 from urllib.parse import quote
 
 import typer
 
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
-from gateway.surfaces.cli.context import Context, Exit, current, fail
+from gateway.surfaces.cli.context import Context, Exit, complain, current, fail
 from gateway.surfaces.cli.render import print_operation
 
 
@@ -51,6 +50,7 @@ async def ask(
 def refused(answer: Answer) -> NoReturn:
     """A problem: say it whole, and where it carries an earlier operation, show that too."""
     context, problem = current(), answer.document
+    context.unwritten = ("", Exit.REFUSED)
     if context.as_json:
         context.print_json(problem)
         raise typer.Exit(Exit.REFUSED)
@@ -58,7 +58,7 @@ def refused(answer: Answer) -> NoReturn:
     lines += [f"  {item['pointer']}: {item['detail']} {item['guidance']}" for item in problem.get("errors") or []]
     if problem.get("operation_id"):
         lines.append(f"  See: gateway operations show {problem['operation_id']}")
-    sys.stderr.write("\n".join(lines) + "\n")
+    complain("\n".join(lines) + "\n")
     if problem.get("operation"):
         print_operation(context.out, problem["operation"])
     raise typer.Exit(Exit.REFUSED)

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
@@ -57,6 +58,8 @@ class Context:
     as_json: bool = False
     interrupted: tuple[str, int] = ("Interrupted.", 130)
     """What to say, and the exit code, after Ctrl-C."""
+    unwritten: tuple[str, int] | None = None
+    """What to say, and the exit code, if standard output does not take the answer."""
     look_back: Callable[[], Coroutine[Any, Any, str | None]] | None = None
     """Asked once after Ctrl-C, within seconds, for a sentence that says more; it may look, and must not change."""
 
@@ -132,8 +135,15 @@ class Context:
         except BrokenPipeError:
             raise
         except OSError as error:
+            if self.unwritten is not None:
+                raise
             where = f"{error.filename}: " if error.filename else ""
-            fail(f"{where}{error.strerror or error}", Exit.ERROR)
+            fail(f"{where}{error.strerror or error}", self.no_verdict)
+
+    @property
+    def no_verdict(self) -> Exit:
+        """The exit code after a failure of the program's own, which shows nothing about an operation that may exist."""
+        return Exit.UNKNOWN if self.interrupted[1] == Exit.UNKNOWN else Exit.ERROR
 
     def _last_words(self) -> str:
         said, _code = self.interrupted
@@ -159,9 +169,15 @@ def enter(context: Context) -> None:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Say what is wrong on standard error and end."""
-    sys.stderr.write(f"gateway: {message}\n")
+    """Say what is wrong on standard error and end. If nobody can hear it, the exit code still tells."""
+    complain(f"gateway: {message}\n")
     raise typer.Exit(code)
+
+
+def complain(text: str) -> None:
+    """Write on standard error, whether anybody takes it or not."""
+    with suppress(OSError):
+        sys.stderr.write(text)
 
 
 def current() -> Context:

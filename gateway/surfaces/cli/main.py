@@ -1,17 +1,18 @@
 """The `gateway` program: one tree of commands over the composition it is given."""
 
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
-from audit.cli import guarded
+from audit.cli import drop_output, guarded
 from audit.cli_upkeep import ELSEWHERE
 from gateway.surfaces.cli import acting, administering, auditing, choosing, exporting, host_upkeep, local, shredding
 from gateway.surfaces.cli.composition import Composition
-from gateway.surfaces.cli.context import Context, Exit, current, enter
+from gateway.surfaces.cli.context import Context, Exit, complain, current, enter
 from gateway.surfaces.cli.demo.command import demo
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -73,16 +74,43 @@ def run(composition: Composition, arguments: Sequence[str]) -> int:
     # What a command logs on the way is for people: standard output is its answer's alone.
     logs = Logs(composition.clock, level="warning")
     try:
+        code = _end_of(command, arguments)
+        # Now, not when Python ends: that would change the exit code.
+        sys.stdout.flush()
+    except OSError as error:
+        return _unwritten(error)
+    except Exception:  # noqa: BLE001 - Python itself would end with 1, which says that an operation failed
+        traceback.print_exc()
+        return current().no_verdict
+    finally:
+        logs.close()
+    return code
+
+
+def _end_of(command: Callable[..., object], arguments: Sequence[str]) -> int:
+    """The exit code of a command. Raises `OSError` where its answer could not be written."""
+    try:
         if arguments and arguments[0] == "audit":
             ELSEWHERE.set(auditing.subject_keys(current()))
             guarded(lambda: command(list(arguments), prog_name="gateway"))
         else:
             command(list(arguments), prog_name="gateway")
     except SystemExit as done:
+        # The library ends so, with 1, if the reader of a pipe is gone; to a caller, 1 says that an operation failed.
+        if isinstance(done.__context__, BrokenPipeError):
+            raise done.__context__ from None
         return done.code if isinstance(done.code, int) else Exit.ERROR
-    finally:
-        logs.close()
     return Exit.SUCCESS
+
+
+def _unwritten(error: OSError) -> int:
+    said, code = current().unwritten or ("", current().no_verdict)
+    drop_output()
+    if isinstance(error, BrokenPipeError) and not said:
+        return code
+    reason = "whoever should read it is gone" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+    complain(f"gateway: The answer could not be written: {reason}.{said and ' '}{said}\n")
+    return code
 
 
 def _is_text(argument: str) -> bool:
