@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import yaml
 from yaml.events import (
@@ -91,8 +91,7 @@ def read_yaml(data: bytes, file: str) -> Document:
         line = data[: error.start].count(b"\n") + 1
         raise MistakesError([Mistake(file, line, 1, "The file is not valid UTF-8.", "Save it as UTF-8.")]) from None
     try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            reader.take(event)
+        reader.take_all(yaml.SafeLoader(text))
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1
         reader.report(Place(line, 1), "The file holds a character that YAML does not allow.", "Remove it or escape it.")
@@ -127,6 +126,20 @@ class _Reader:
         self.mistakes: list[Mistake] = []
         self._open: list[_Open] = []
         self._documents = 0
+
+    def take_all(self, loader: yaml.SafeLoader) -> None:
+        """Digest every event that the parser finds."""
+        while (event := self._next(loader)) is not None:
+            self.take(event)
+
+    def _next(self, loader: Any) -> Event | None:  # noqa: ANN401 - the parser declares no types
+        try:
+            return loader.get_event() if loader.check_event() else None
+        except (ValueError, OverflowError):
+            # The parser does not look at the size of a number that an escape or a directive gives.
+            mark = loader.get_mark()
+            place, hint = Place(mark.line + 1, mark.column + 1), "Write the character itself."
+            self._stop(place, "An escape or a directive holds a number that is too large.", hint)
 
     def take(self, event: Event) -> None:
         """Digest one event. Raises `_Stop` where no sense can be made of what follows."""

@@ -18,6 +18,8 @@ MISTAKES = [
     (NAME, f'        name: {{$ref: "https://evil.example/s.json"}} {H}\n', "another document", "$defs"),
     (NAME, f"        name: {{$ref: other.json}} {H}\n", "another document", "$defs"),
     (NAME, f"        name: {{type: strin}} {H}\n", "no valid JSON Schema", "Check keywords"),
+    (NAME, f"        name: {{type: {{}}}} {H}\n", "no valid JSON Schema", "types"),
+    (NAME, f"        name: {{type: [string, [x]]}} {H}\n", "no valid JSON Schema", "types"),
     (NAME, f'        name: {{type: string, pattern: "("}} {H}\n', "no valid JSON Schema", "patterns"),
     (NAME, f"        run: {{type: string}} {H}\n{NAME}", "“run” is a variable of the gateway", "something else"),
     (

@@ -66,6 +66,11 @@ REFUSED = [
     pytest.param("a: @x\n", 1, 4, "not valid YAML", "Check", id="reserved sign"),
     pytest.param("a: 1\nb: \x07\n", 2, 1, "character that YAML does not allow", "Remove it", id="bell"),
     pytest.param('a: "\\ud800"\n', 1, 4, "surrogate", "Write the character", id="lone surrogate"),
+    pytest.param(
+        'a: 1\nb: "\\UFFFFFFFF"\n', 2, 7, "number that is too large", "Write the character", id="no character"
+    ),
+    pytest.param('a: "\\U00110000"\n', 1, 7, "number that is too large", "Write the character", id="beyond Unicode"),
+    pytest.param("%YAML " + "1" * 5000 + ".1\n---\n", 1, 7, "number that is too large", "Write", id="huge version"),
     pytest.param("a: " + "[" * 70 + "]" * 70 + "\n", 1, 67, "nested deeper", "Flatten", id="deep"),
     pytest.param("a: " + "[" * 100_000 + "\n", 1, 67, "nested deeper", "Flatten", id="very deep"),
     pytest.param(BOMB, 1, 4, "Anchors", "Write the value out", id="alias bomb"),
