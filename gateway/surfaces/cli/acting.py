@@ -152,6 +152,8 @@ async def _arguments(client: Client, action: str, pairs: list[str], text: str | 
         name, separator, value = pair.partition("=")
         if not separator or not name:
             fail("--arg takes name=value.", Exit.USAGE)
+        if name in given:
+            fail(f"The argument {name} is given twice; nothing was sent. Give it once.", Exit.USAGE)
         given[name] = _typed(value, types.get(name))
     return given
 

@@ -174,6 +174,8 @@ def test_arguments_are_read_by_their_declared_types(
         (("--args", "{"), "--args is not JSON"),
         (("--args", '{"a": 1, "a": 2}'), "--args is not JSON"),
         (("--args", "[]"), "--args must be a JSON object"),
+        (("--arg", "name=a", "--arg", "name=b"), "The argument name is given twice; nothing was sent."),
+        (("--args", '{"name": "a"}', "--arg", "name=b"), "The argument name is given twice; nothing was sent."),
         (("--wait", "nan"), "not a number of seconds"),
         (("--wait", "-1"), "not a number of seconds"),
         (("--wait", "soon"), "valid number"),
