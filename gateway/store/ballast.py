@@ -2,7 +2,8 @@
 
 A ballast file of real bytes is kept beside the database. New operations are refused while free space is below the
 reserve or the ballast is gone; when even an outcome would not fit, the ballast is given up for it. It is made again as
-soon as there is space for both, without a restart.
+soon as there is space for both, without a restart. On a disk with no space for both a small part of it is kept all the
+same: nothing is admitted there, but once that disk is full the gateway can still be started, and settle what it has.
 """
 
 import os
@@ -17,6 +18,8 @@ from gateway.store.lock import open_private
 BALLAST_NAME: Final = "ballast"
 _BATCH_BYTES: Final = 256 * 1024
 """What a batch writes besides its payloads, generously."""
+LEAST_BYTES: Final = 1024 * 1024
+"""A start, and some outcomes; kept where there is no space for the whole ballast."""
 _COPIES: Final = 3
 """Bytes are written to the log of the database and later to the database, in whole pages."""
 _BLOCK: Final = b"".join(sha256(at.to_bytes(4, "big")).digest() for at in range(2048))
@@ -49,29 +52,38 @@ class Ballast:
     """The ballast file and the reserve. Used by the writer's thread."""
 
     def __init__(self, folder: Path, disk: Disk, *, size_bytes: int, reserve_bytes: int) -> None:
-        """Takes the ballast if there is space for it beside the reserve."""
+        """Takes the ballast if there is space for it beside the reserve, else what a start will need."""
         self._path = folder / BALLAST_NAME
         self._disk = disk
         self._size = size_bytes
         self._reserve = reserve_bytes
-        self.held = self._is_there() or self._take()
-        if self.held and disk.free_bytes() < _BATCH_BYTES:
+        self._kept = self._path.stat().st_size if self._path.is_file() else 0
+        if not self.held and not self._take():
+            self._take_some()
+        if self._kept and disk.free_bytes() < _BATCH_BYTES:
             # A start writes, too: it must be possible on a full disk, for the sake of what is under way.
             self.release()
+
+    @property
+    def held(self) -> bool:
+        """The whole of it is there; else nothing new is admitted."""
+        return self._kept == self._size
 
     def room(self, items: Sequence[Item]) -> str | None:
         """Make way for a batch if need be; say why nothing new may be admitted with it, or None."""
         free = self._disk.free_bytes()
-        if self.held and free < need_bytes(items):
+        if self._kept and free < need_bytes(items):
             self.release()
             return NO_ROOM
         if not any(item.admits for item in items) or (free >= self._reserve and (self.held or self._take())):
             return None
+        if not self._kept:
+            self._take_some()
         return NO_ROOM
 
     def shortage(self) -> str | None:
         """Why nothing new would be admitted just now, or None. Changes nothing; may be asked from another thread."""
-        missing = 0 if self.held else self._size
+        missing = self._size - self._kept
         return NO_ROOM if self._disk.free_bytes() < self._reserve + missing else None
 
     def release(self) -> None:
@@ -81,24 +93,30 @@ class Ballast:
             os.ftruncate(descriptor, 0)
         finally:
             os.close(descriptor)
-        self.held = False
-
-    def _is_there(self) -> bool:
-        return self._path.is_file() and self._path.stat().st_size == self._size
+        self._kept = 0
 
     def _take(self) -> bool:
-        if self._disk.free_bytes() < self._size + self._reserve:
+        if self._disk.free_bytes() + self._kept < self._size + self._reserve:
             return False
+        return self._fill_to(self._size)
+
+    def _take_some(self) -> None:
+        """With that much again left over, or it would be given up for the very next batch."""
+        if not self._kept and self._disk.free_bytes() >= 4 * LEAST_BYTES:
+            self._fill_to(min(LEAST_BYTES, self._size))
+
+    def _fill_to(self, size: int) -> bool:
+        self._kept = 0
         descriptor = open_private(self._path)
         try:
-            _fill(descriptor, self._size)
+            _fill(descriptor, size)
         except OSError:
             # Somebody else took the space meanwhile: give back what we have.
             os.ftruncate(descriptor, 0)
             return False
         finally:
             os.close(descriptor)
-        self.held = True
+        self._kept = size
         return True
 
 

@@ -64,6 +64,8 @@ class WriterThread:
         """A batch is, or is being gathered: then the connection is not the loop's to use."""
         self._idle = asyncio.Event()
         self._idle.set()
+        self._stopping = False
+        """Nothing is patient any more."""
         self._felt = False
         """The last batch took so long to make that the next is made on the thread."""
         self._commit_s = 0.0
@@ -81,10 +83,7 @@ class WriterThread:
         entry = _Entry(item, self._loop.create_future())
         self._fresh.append(entry)
         if not self._under_way:
-            if item.patient():
-                self._loop.call_later(COMPANY_S, self._alone)
-            else:
-                self._next()
+            self._next()
         return await entry.reply
 
     def ride(self, item: Item) -> None:
@@ -93,22 +92,35 @@ class WriterThread:
 
     async def stop(self) -> None:
         """End the thread after everything submitted so far."""
+        self._stopping = True
         self._alone()
         await self._idle.wait()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def _alone(self) -> None:
-        """Begin a batch of what waited for company, if none came."""
-        if not self._under_way:
-            self._next()
-
     def _next(self) -> None:
-        """Begin a batch of what waits, or be idle."""
-        self._under_way = bool(self._fresh)
-        if not self._fresh:
-            self._idle.set()
+        """Begin a batch of what waits, or be idle: if nothing does, or nothing that would not rather wait for more."""
+        if self._stopping or not all(entry.item.patient() for entry in self._fresh):
+            self._begin()
             return
+        if self._fresh:
+            self._loop.call_later(COMPANY_S, self._alone)
+        self._rest()
+
+    def _alone(self) -> None:
+        """Begin with what waited for company, if none came."""
+        if not self._under_way:
+            self._begin()
+
+    def _rest(self) -> None:
+        self._under_way = False
+        self._idle.set()
+
+    def _begin(self) -> None:
+        if not self._fresh:
+            self._rest()
+            return
+        self._under_way = True
         self._idle.clear()
         batch = [self._fresh.popleft() for _ in range(min(len(self._fresh), self._batch_max))]
         if self._felt or any(entry.item.bulky() for entry in batch):

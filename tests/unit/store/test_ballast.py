@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.store.ballast import NO_ROOM, Ballast, FolderDisk, need_bytes
+from gateway.store.ballast import LEAST_BYTES, NO_ROOM, Ballast, FolderDisk, need_bytes
 from gateway.store.items import Admit, Alter, Item, Note, Observe
 from gateway.store.port import PayloadKind, Unavailable
 from gateway.store.records import drafts
@@ -111,6 +111,43 @@ def test_start_on_a_full_disk_gives_the_ballast_up(folder: Path) -> None:
     assert not ballast(folder, disk).held
 
 
+SMALL = SIZE + RESERVE - 1
+"""Of a disk that has no space for the ballast beside the reserve, and never will have."""
+
+
+def test_on_a_disk_too_small_for_it_a_part_is_kept_and_given_up_to_start_once_that_is_full(folder: Path) -> None:
+    disk = Disk(folder, SMALL)
+    kept = ballast(folder, disk)
+    assert (kept.held, (folder / "ballast").stat().st_size) == (False, LEAST_BYTES)
+    assert kept.room(admits()) == kept.shortage() == NO_ROOM
+    assert kept.room(outcome()) is None
+
+    disk.besides = LEAST_BYTES
+    assert disk.free_bytes() == 0
+    again = ballast(folder, disk)
+    assert disk.free_bytes() == LEAST_BYTES > 2 * need_bytes(outcome())
+    assert again.room(admits()) == again.shortage() == NO_ROOM
+    assert again.room(outcome()) is None
+    # Where little is free it is left free.
+    assert (folder / "ballast").stat().st_size == 0
+
+    disk.besides = SMALL
+    assert again.room(admits()) == NO_ROOM
+    assert (folder / "ballast").stat().st_size == LEAST_BYTES
+    disk.besides = SIZE + RESERVE
+    assert again.room(admits()) is again.shortage() is None
+    assert (folder / "ballast").stat().st_size == SIZE
+
+
+def test_a_part_of_it_is_given_up_for_an_outcome_as_well(folder: Path) -> None:
+    disk = Disk(folder, SMALL)
+    kept = ballast(folder, disk)
+    disk.besides = LEAST_BYTES
+    kept.room(outcome())
+
+    assert (disk.free_bytes(), (folder / "ballast").stat().st_size) == (LEAST_BYTES, 0)
+
+
 def test_ballast_of_another_size_is_made_anew(folder: Path) -> None:
     disk = Disk(folder, 100 * MIB)
     Ballast(folder, disk, size_bytes=MIB, reserve_bytes=0)
@@ -150,4 +187,31 @@ async def test_store_recovers_without_a_restart(folder: Path) -> None:
     assert store.room() is None
     assert (await store.admit(admission(operation()))).receipt is not None
     assert (folder / "ballast").stat().st_size == SIZE
+    await store.close()
+
+
+async def test_a_store_on_a_small_disk_starts_once_that_is_full_and_settles_what_it_has(folder: Path) -> None:
+    disk = Disk(folder, 100 * MIB)
+    ports, url = Ports(cipher(), lambda: START_MS, lambda: 0.0, disk=disk), f"sqlite:///{folder}/gateway.db"
+    store = await SqlStore.open(url, ports, Limits(SIZE, RESERVE))
+    await attach(store)
+    of = operation()
+    await store.admit(admission(of))
+    await store.close()
+    # The same folder, moved to a disk where little else has space; then something fills it.
+    (folder / "ballast").unlink()
+    disk.besides = SMALL
+    await (await SqlStore.open(url, ports, Limits(SIZE, RESERVE))).close()
+    disk.besides = LEAST_BYTES
+    assert disk.free_bytes() == 0
+
+    store = await SqlStore.open(url, ports, Limits(SIZE, RESERVE))
+    await attach(store)
+    assert disk.free_bytes() == LEAST_BYTES
+    with pytest.raises(Unavailable) as caught:
+        await store.admit(admission(operation()))
+    assert caught.value.reason == store.room() == NO_ROOM
+    (left,) = await store.unsettled()
+    assert (await store.change(ended(left))).won
+    assert await store.unsettled() == []
     await store.close()

@@ -196,6 +196,21 @@ async def test_a_signature_goes_with_what_comes_next(bench: Bench, monkeypatch: 
     assert bench.batches == 1
 
 
+async def test_a_signature_asked_for_during_a_commit_waits_for_the_batch_after_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "COMPANY_S", 3600.0)
+    waiting = [*await bench.hold(), bench.submit(Seal())]
+    await turns(1)
+    bench.let_go()
+    await waiting[0]
+    await turns(QUIET_TURNS * 2)
+    assert bench.batches == 1
+    waiting.append(bench.submit())
+    await asyncio.gather(*waiting)
+    assert bench.batches == 2
+
+
 async def test_a_signature_that_nothing_follows_is_made_all_the_same(bench: Bench) -> None:
     await bench.submit(Seal())
     await bench.submit(Seal(heartbeat=True))
@@ -204,10 +219,22 @@ async def test_a_signature_that_nothing_follows_is_made_all_the_same(bench: Benc
 
 async def test_a_signature_that_waits_is_made_before_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread, "COMPANY_S", 3600.0)
+    waiting = [*await bench.hold(), bench.submit(Seal())]
+    await turns(1)
+    bench.let_go()
+    await bench.thread.stop()
+    await asyncio.gather(*waiting)
+    assert bench.batches == 2
+
+
+async def test_a_signature_that_waits_in_peace_is_made_before_the_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "COMPANY_S", 3600.0)
     waiting = bench.submit(Seal())
     await turns(1)
     await bench.thread.stop()
-    assert waiting.done()
+    await waiting
     assert bench.batches == 1
 
 
