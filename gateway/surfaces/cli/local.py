@@ -3,11 +3,9 @@
 import json
 import os
 import shlex
-import signal
-import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.markup import escape
@@ -207,16 +205,12 @@ def recover(
 FAULTS_HELP = "Start services that misbehave on purpose, for your own tests; `gateway faults --help` lists them."
 
 
-def faults(context: typer.Context) -> None:
-    """Hand everything to the fault kit, a program of its own: a witness shares nothing with what it watches."""
+def faults(context: typer.Context) -> NoReturn:
+    """Become the fault kit, a program of its own: a witness shares nothing with what it watches.
+
+    No program of ours stays before it: killed, that one would leave the kit behind with its port and its ledger.
+    """
     program = [sys.executable, "-m", "fixtures", *(context.args or ["--help"])]
     # Its help names the command that was typed.
     named = {**os.environ, "FIXTURES_PROGRAM": "gateway faults"}
-    with subprocess.Popen(program, env=named) as kit:  # noqa: S603 - our own program, no shell
-        # Whoever ends this program means the kit. Ctrl-C reaches both by itself.
-        before = signal.signal(signal.SIGTERM, lambda *_: kit.terminate())
-        try:
-            code = kit.wait()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-    raise typer.Exit(code)
+    os.execve(sys.executable, program, named)  # noqa: S606 - our own program, and no shell is wanted
