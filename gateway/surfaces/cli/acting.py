@@ -7,6 +7,7 @@ import typer
 
 from gateway.core.ids import mint_key
 from gateway.core.strictjson import JsonError, parse
+from gateway.model.operation import Outcome, State
 from gateway.surfaces.cli.asking import ask, client_of, path_of, refused, segment
 from gateway.surfaces.cli.choosing import properties_of
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
@@ -219,6 +220,11 @@ def _print(context: Context, document: dict[str, Any], code: Exit = Exit.SUCCESS
         print_operation(context.out, document)
 
 
+def _check_choice(option: str, given: str | None, choices: list[str]) -> None:
+    if given is not None and given not in choices:
+        fail(f"{option} takes {', '.join(choices[:-1])} or {choices[-1]}.", Exit.USAGE)
+
+
 @operations.command("list")
 def list_operations(
     *,
@@ -235,6 +241,8 @@ def list_operations(
     """List operations, newest first."""
     context = current()
     context.as_json = as_json
+    _check_choice("--state", state, [item.value for item in State])
+    _check_choice("--outcome", outcome, [item.value for item in Outcome])
     given = {
         "key": key, "state": state, "outcome": outcome, "action": action, "run": run, "since": since,
         "limit": str(limit), "cursor": cursor,
@@ -305,8 +313,7 @@ def cancel(
     """
     context = current()
     context.as_json = as_json
-    if signal not in {"TERM", "INT", "KILL"}:
-        fail("--signal takes TERM, INT or KILL.", Exit.USAGE)
+    _check_choice("--signal", signal, ["TERM", "INT", "KILL"])
     query = {"signal": signal}
     answer = context.run(ask(client_of(context), "POST", path_of(operation, "/cancel"), query=query, wait=120.0))
     _print(context, answer.document)
@@ -328,6 +335,10 @@ def attest(
     """Settle an unresolved operation by a person's word. Shows what is known first."""
     context = current()
     context.as_json = as_json
+    _check_choice("--outcome", outcome, ["success", "error"])
+    _check_choice("--executed", executed, ["yes", "no", "unknown"])
+    if (outcome, executed) in {("success", "no"), ("success", "unknown")}:
+        fail("A success was executed: give --executed yes with it.", Exit.USAGE)
     client = client_of(context)
     if digest is None:
         if as_json:

@@ -236,9 +236,23 @@ def test_lists_have_filters_and_pages(caller: Program) -> None:
     assert "more: --cursor op_" in shown.out
     assert max(len(line) for line in shown.out.splitlines()) > 80  # nothing is folded for a pipe
     assert caller("operations", "list", "--run", "none").out == "No operations.\n"
-    for arguments in (("--state", "done"), ("--since", "yesterday"), ("--outcome", "maybe")):
-        assert caller("operations", "list", *arguments).code == 6
+    assert caller("operations", "list", "--since", "yesterday").code == 6
     assert caller("operations", "list", "--limit", "0").code == 2
+
+
+def test_a_word_that_is_none_of_the_choices_is_told_what_they_are(caller: Program, person: Program) -> None:
+    settle = ("attest", MISSING, "--reason", "seen", "--digest", "0" * 64)
+    for arguments, told in [
+        (("list", "--state", "done"), "in_doubt, unresolved, succeeded, failed or cancelled."),
+        (("list", "--outcome", "maybe"), "--outcome takes success, error or unknown."),
+        (("cancel", MISSING, "--signal", "HUP"), "--signal takes TERM, INT or KILL."),
+        ((*settle, "--outcome", "unknown", "--executed", "yes"), "--outcome takes success or error."),
+        ((*settle, "--outcome", "error", "--executed", "perhaps"), "--executed takes yes, no or unknown."),
+        ((*settle, "--outcome", "success", "--executed", "no"), "give --executed yes with it."),
+    ]:
+        said = person("operations", *arguments)
+        assert (said.code, told in said.err) == (2, True), arguments
+    assert caller("operations", "list", "--state", "unresolved", "--outcome", "unknown").code == 0
 
 
 def test_names_lead_nowhere_else(caller: Program, person: Program) -> None:
