@@ -3,8 +3,8 @@
 Only the commit waits for the disk. The rest of a batch is a fraction of a millisecond of statements into memory; on a
 thread each of them would let go of the interpreter and have to win it back from a busy loop, which takes longer than
 the statement. So the loop makes the transaction, and the thread has one thing to do. It does the whole of a batch that
-the loop would feel: one that brings much or touches many rows, one for which another process must be waited for, and
-any while the disk is so slow that the last batch was felt.
+the loop would feel: one that brings much or touches many rows, one for which another process must be waited for or
+room be made on the disk, and any while the disk is so slow that the last batch was felt.
 
 Whoever is told by one commit is back within a few turns of the loop, and should not just miss the next. So after a
 batch of several the next begins only once some turns in a row have brought nothing more. On a slow disk a tenth of the
@@ -52,7 +52,16 @@ class _Entry:
 class WriterThread:
     """Runs one `Writer`. Submissions come from the loop it was made on."""
 
-    def __init__(self, writer: Writer, monotonic_s: Callable[[], float], batch_max: int) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        monotonic_s: Callable[[], float],
+        batch_max: int,
+        *,
+        calm: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`calm` says whether the writer's room on the disk is as it should be, so that nobody has to make some."""
+        self._calm = calm
         self._writer = writer
         self._monotonic_s = monotonic_s
         self._batch_max = batch_max
@@ -123,7 +132,7 @@ class WriterThread:
         self._under_way = True
         self._idle.clear()
         batch = [self._fresh.popleft() for _ in range(min(len(self._fresh), self._batch_max))]
-        if self._felt or any(entry.item.bulky() for entry in batch):
+        if self._felt or not self._calm() or any(entry.item.bulky() for entry in batch):
             self._queue.put(lambda: self._whole(batch))
             return
         turn = self._begun(batch)

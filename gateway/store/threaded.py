@@ -178,5 +178,5 @@ async def _assemble(path: Path, folder: DataFolder, ports: Ports, limits: Limits
         driver.close()
         raise
     durability = sqlite.durability(driver)
-    thread = WriterThread(writer, ports.monotonic_s, limits.batch_max)
+    thread = WriterThread(writer, ports.monotonic_s, limits.batch_max, calm=lambda: ballast.held)
     return _Parts(folder, ballast, writer, readers, thread, durability)

@@ -1,10 +1,12 @@
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.store import points
 from gateway.store.ballast import LEAST_BYTES, NO_ROOM, Ballast, FolderDisk, need_bytes
 from gateway.store.items import Admit, Alter, Item, Note, Observe
 from gateway.store.port import PayloadKind, Unavailable
@@ -169,9 +171,20 @@ def test_free_space_is_that_of_the_file_system(folder: Path) -> None:
     assert FolderDisk(folder).free_bytes() > 0
 
 
-async def test_store_recovers_without_a_restart(folder: Path) -> None:
-    disk = Disk(folder, 100 * MIB)
-    ports = Ports(cipher(), lambda: START_MS, lambda: 0.0, disk=disk)
+class Where:
+    """On which thread the last batch was ruled on."""
+
+    def __init__(self) -> None:
+        self.thread = 0
+
+    def hit(self, name: str) -> None:
+        if name == points.RULED:
+            self.thread = threading.get_ident()
+
+
+async def test_store_recovers_without_a_restart_and_without_the_loop(folder: Path) -> None:
+    disk, where = Disk(folder, 100 * MIB), Where()
+    ports = Ports(cipher(), lambda: START_MS, lambda: 0.0, points=where, disk=disk)
     store = await SqlStore.open(f"sqlite:///{folder}/gateway.db", ports, Limits(SIZE, RESERVE))
     await attach(store)
     of = operation()
@@ -187,6 +200,10 @@ async def test_store_recovers_without_a_restart(folder: Path) -> None:
     assert store.room() is None
     assert (await store.admit(admission(operation()))).receipt is not None
     assert (folder / "ballast").stat().st_size == SIZE
+    # Writing the ballast takes long; whoever waits for nothing of the store must not wait for that.
+    assert where.thread != threading.get_ident()
+    assert (await store.admit(admission(operation()))).receipt is not None
+    assert where.thread == threading.get_ident()
     await store.close()
 
 

@@ -73,7 +73,8 @@ class Bench:
         self.clock = Ticking()
         link = sqlite.link_to(self.driver)  # type: ignore[arg-type]  # as good as a connection
         self.writer = Writer(link, cipher(), wall_ms=lambda: START_MS, room=lambda _items: None, listener=self.places)
-        self.thread = WriterThread(self.writer, self.clock, batch_max)
+        self.calm = True
+        self.thread = WriterThread(self.writer, self.clock, batch_max, calm=lambda: self.calm)
 
     @property
     def batches(self) -> int:
@@ -288,6 +289,14 @@ async def test_only_the_commit_leaves_the_loop(bench: Bench) -> None:
 async def test_what_the_loop_would_feel_is_made_on_the_thread(bench: Bench, item: Item) -> None:
     await bench.submit(item)
     await bench.submit(Observe(new_id(), b"x" * BULKY_BYTES))
+    assert bench.on_loop == [False, True]
+
+
+async def test_while_room_must_be_made_on_the_disk_batches_are_made_on_the_thread(bench: Bench) -> None:
+    bench.calm = False
+    await bench.submit()
+    bench.calm = True
+    await bench.submit()
     assert bench.on_loop == [False, True]
 
 
