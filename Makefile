@@ -8,7 +8,10 @@ MADE := $(VENV)/.made
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --require-hashes
 PROJECT := $(PIP) install -qq --no-deps --no-build-isolation --editable .
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+# As many workers as tests/conftest.py says.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+# Programs under test start faster where what was compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
 LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate
 SOURCES := gateway adapters audit fixtures tests

@@ -1,5 +1,7 @@
 """What holds for every test: loopback only, no silent skips, no leaked secret, no time limit of Hypothesis's own."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +12,12 @@ settings.register_profile("house", deadline=None, print_blob=True)
 settings.load_profile("house")
 
 _LONGEST = "test_seeds.py"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests spend a third of their time waiting, for a process or for a second."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -263,7 +263,7 @@ class Home:
         """Exit code and last line of `audit verify` with pinned key and anchors."""
         anchor = self.folder / "anchors" / origin.removeprefix(ORIGIN).lstrip("/")
         trusting = ("--trust", str(trust or self.folder / "trust.policy"), "--anchor", str(anchor))
-        done = self.run_audit("verify", str(self.log_folder(origin)), *trusting)
+        done = self.audit_within("verify", str(self.log_folder(origin)), *trusting)
         return done.returncode, (done.stdout + done.stderr).strip()
 
     def records(self, origin: str = ORIGIN) -> list[Document]:
