@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -38,6 +39,8 @@ EXIT_STORE_UNKNOWN = 17
 
 COLLECT_AFTER = 10_000
 """Containers made and not freed again before the youngest are looked through for cycles; Python's own is 700."""
+OPEN_FILES = 65_536
+"""Open files that `serve` asks the system for."""
 ANSWER_SECONDS = 5.0
 """After everybody who waits was told: how long their answers may take to be written."""
 ABORT_SECONDS = 0.5
@@ -214,6 +217,7 @@ async def serve(
     points: Points | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. `ready` gets the address once the door is open."""
+    allow_open_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -237,6 +241,18 @@ def _spare_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
+
+
+def allow_open_files() -> None:
+    """Take as many descriptors as the system grants, up to `OPEN_FILES`.
+
+    Most systems begin with 1024: less than callers who wait for `in_flight_max` operations need, with the connections of
+    these. A gateway without a free one can neither be asked nor look anything up.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        granted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, granted), hard))
 
 
 async def _until(stop: asyncio.Event) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import sqlite3
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from audit.cosign import Cosigner
 from gateway.app import App
 from gateway.engine.chance import SystemChance
 from gateway.engine.clock import SystemClock
+from gateway.running import OPEN_FILES
 from tests.canary import Canaries
 from tests.unit.surfaces.cli.conftest import Hall, Program
 from tests.unit.surfaces.door import ACTIONS, ORIGIN, Home
@@ -276,6 +278,22 @@ def test_serve_tells_of_a_taken_port(stopped: Program, home: Home, hall: Hall) -
 
     assert said.code == 1
     assert "cannot listen at" in said.err
+
+
+def test_serve_takes_the_descriptors_that_the_system_grants(home: Home) -> None:
+    home.configure("http://127.0.0.1:9", server={"port": 0})
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    shell = ["/bin/sh", "-c", 'ulimit -Sn 200; exec "$@"', "sh", sys.executable, "-m", "gateway", "serve"]
+    environment = {**os.environ, "GATEWAY_CONFIG": str(home.config)}
+    with subprocess.Popen(shell, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as served:
+        assert served.stdout is not None
+        served.stdout.readline()
+        soft = resource.prlimit(served.pid, resource.RLIMIT_NOFILE)[0]
+        served.terminate()
+        served.communicate(timeout=60)
+
+    assert served.returncode == 0
+    assert soft == (OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)) > 200
 
 
 def gateway(*arguments: str) -> "subprocess.Popen[str]":
