@@ -66,6 +66,33 @@ class Gathered:
     refusals: tuple[Refusal, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How many entries of a log a witness has seen; `agrees`: it cosigns the checkpoint that it was asked with."""
+
+    size: int
+    agrees: bool
+
+
+async def ask_seen(session: aiohttp.ClientSession, witness: Witness, published: Published, now_s: int) -> Seen:
+    """Ask a witness with a checkpoint that it may have cosigned last; nothing of the log is read for that.
+
+    One that has seen another size says which; one that disagrees says the size of the checkpoint.
+
+    Raises:
+        aiohttp.ClientError, TimeoutError, OSError: no answer.
+        ValueError: an answer that tells nothing of the log.
+    """
+    size = published.checkpoint.size
+    status, body = await _submit(session, witness, request_of(size, (), published.note))
+    if status == 200 and _cosignature(body, published, witness.key, now_s) is not None:
+        return Seen(size, agrees=True)
+    seen = _size_in(body) if status == 409 else None
+    if seen is None:
+        raise ValueError(f"answered {status}: {body.strip()[:200]}")
+    return Seen(seen, agrees=False)
+
+
 class Submitter:
     """Keeps what the proofs need and what each witness has seen; `gather` may be called after every publication."""
 
@@ -119,21 +146,30 @@ class Submitter:
         size = published.checkpoint.size
         old_size = min(self._seen.get(name, 0), size)
         proof = await asyncio.to_thread(lambda: self._grow(size).consistency(old_size, size))
-        url = f"{(self._witnesses[name].url or '').rstrip('/')}/add-checkpoint"
-        async with session.post(url, data=request_of(old_size, proof, published.note), allow_redirects=False) as answer:
-            body = await answer.content.read(ANSWER_BYTES_MAX)
-            if answer.status == 409 and answer.content_type != SIZE_TYPE:
-                return 400, "a conflict without the size"
-            return answer.status, body.decode(errors="replace")
+        return await _submit(session, self._witnesses[name], request_of(old_size, proof, published.note))
 
     def _learn(self, name: str, body: str, size: int) -> bool:
         """Take the size that the witness has seen; False if asking again would be no use."""
-        digits = body.removesuffix("\n")
-        if not digits.isascii() or not digits.isdecimal() or len(digits) > 19:
+        seen = _size_in(body)
+        if seen is None:
             return False
-        before, seen = self._seen.get(name, 0), int(digits)
+        before = self._seen.get(name, 0)
         self._seen[name] = seen
         return seen <= size and seen != before
+
+
+async def _submit(session: aiohttp.ClientSession, witness: Witness, request: bytes) -> tuple[int, str]:
+    url = f"{(witness.url or '').rstrip('/')}/add-checkpoint"
+    async with session.post(url, data=request, allow_redirects=False) as answer:
+        body = await answer.content.read(ANSWER_BYTES_MAX)
+        if answer.status == 409 and answer.content_type != SIZE_TYPE:
+            return 400, "a conflict without the size"
+        return answer.status, body.decode(errors="replace")
+
+
+def _size_in(body: str) -> int | None:
+    digits = body.removesuffix("\n")
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= 19 else None
 
 
 def _cosignature(body: str, published: Published, key: CosignerKey, now_s: int) -> str | None:

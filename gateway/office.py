@@ -108,8 +108,8 @@ async def open_office(
 ) -> AsyncIterator[Office]:
     """Open a data folder for this process alone, and close it cleanly at the end. `points` also hears the store's.
 
-    Only when `serving` may checkpoints be printed and are witnesses asked for a last word: what other commands print is
-    for whoever called them, and they need not wait.
+    Only when `serving` may checkpoints be printed and are witnesses asked, before anything is sent and for a last word:
+    what other commands print is for whoever called them, and they need not wait.
 
     Raises `store.port.Refused` with a sentence for an operator: in use, not initialised, keys missing or readable by
     others, files and store that contradict each other.
@@ -127,7 +127,8 @@ async def open_office(
     ledger: Ledger | None = None
     try:
         sinks = (_print_note,) if serving and settings.audit.print_checkpoints else ()
-        ledger = await open_log(settings, paths, store, clock, chance, sinks=sinks, points=points or NoPoints())
+        points = points or NoPoints()
+        ledger = await open_log(settings, paths, store, clock, chance, sinks=sinks, points=points, serving=serving)
         keys, vault = Keys(store, clock, chance), Vault(store, vault_key, clock, chance)
         await keys.load()
         await vault.load()

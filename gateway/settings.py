@@ -59,9 +59,12 @@ class AuditSettings:
     print_checkpoints: bool = False
     """While serving, also write every signed checkpoint to standard output, for whatever collects that elsewhere."""
     witnesses: tuple[WitnessSettings, ...] = ()
-    """Who is asked to cosign every checkpoint. A witness that is away or slow holds nothing up."""
+    """Who is asked to cosign every checkpoint. While serving, a witness that is away or slow holds nothing up."""
     witness_policy: str | None = None
     """A trust policy (c2sp.org/tlog-policy) whose witnesses with a URL are asked as well."""
+    witness_start_seconds: float = field(default=10.0, metadata={"ge": 0, "le": 15})
+    """Where no anchor holds a checkpoint, witnesses are asked at a start whether they know more of the log than this
+    folder, and nothing is sent before they answered or this time is over; 0: they are not asked."""
     seal_interval_seconds: float = field(default=1.0, metadata=POSITIVE)
     """Longest time for which written records wait for their seal."""
     checkpoint_interval_seconds: float = field(default=60.0, metadata=POSITIVE)

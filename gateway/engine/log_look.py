@@ -17,7 +17,7 @@ from audit.trust import TrustPolicy, Witness
 from audit.verify import Extra, VerifyOptions, verify
 from gateway.engine.anchoring import newest_cosignature_ms
 from gateway.engine.log_keys import LOG_KEYS_META, KeyFile, policy_of
-from gateway.engine.log_opening import ORIGIN_META, LogPaths, anchor_folder
+from gateway.engine.log_opening import ORIGIN_META, WITNESSED_META, LogPaths, anchor_folder
 from gateway.settings import Settings
 from gateway.store.peek import Peek
 from gateway.store.port import Refused
@@ -128,6 +128,12 @@ class LogLook:
         """Wall time of the newest cosignature of the present log; those of a log before it vouch for nothing in it."""
         keys = [witness.key for witness in witnesses.values()]
         return newest_cosignature_ms(DiskDirectory(self.folder(self.origin())), keys)
+
+    def start_witnessed(self) -> str | None:
+        """What witnesses said when they were last asked at a start; None if they never were."""
+        with self._peek() as peek:
+            said = peek.meta(WITNESSED_META)
+        return None if said is None else said.decode()
 
     def emptied_anchors(self) -> list[Path]:
         """Anchors that are there and hold nothing, although this log has been signed for."""

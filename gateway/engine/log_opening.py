@@ -13,7 +13,7 @@ from audit.blobs import sweep_partial
 from audit.bodies import KeyChange, Recovery, Succession
 from audit.disk import DiskDirectory, LogError, log_folder, write_whole
 from audit.epochs import SealKeyFile
-from audit.export import Exporter
+from audit.export import Exporter, Row
 from audit.head import Head
 from audit.keyring import KeyProblem, Recipient
 from audit.log import OWNER, LogContradiction
@@ -29,7 +29,7 @@ from gateway.engine.log_keeper import Anchoring
 from gateway.engine.log_keys import LOG_KEYS_META, Bench, KeyFile, LogKeys, held_keys, policy_of, publisher_of
 from gateway.engine.log_retention import LogRetention, Shelf
 from gateway.engine.log_rollback import contradiction
-from gateway.engine.log_start import Found, end_of, find_log, reader_changes, say_loss, seal_keys, start_log
+from gateway.engine.log_start import end_of, find_log, reader_changes, say_loss, seal_keys, start_log
 from gateway.engine.ports import Points
 from gateway.settings import Settings
 from gateway.store.lock import open_private
@@ -39,6 +39,8 @@ log = structlog.get_logger(__name__)
 
 QUARANTINE_META: Final = "quarantine"
 ORIGIN_META: Final = "audit_origin"
+WITNESSED_META: Final = "audit_start_witnessed"
+"""What witnesses said when they were last asked at a start, a sentence."""
 _DAMAGED: Final = (
     ". `gateway doctor` says which file. Keep a copy as evidence, and put that file back from a backup if one has it;"
     " if none does, `gateway recover --accept-loss` goes on under a new log."
@@ -77,9 +79,13 @@ async def open_log(
     *,
     sinks: Sequence[Callable[[str], None]],
     points: Points,
+    serving: bool = False,
 ) -> Ledger:
-    """Hold files, unexported rows and stored head against each other, then let the log go on."""
-    at = await _find(settings, paths, store, chance)
+    """Hold files, unexported rows and stored head against each other, then let the log go on.
+
+    Only when `serving` are witnesses asked what they know of it: nobody else sends anything.
+    """
+    at = await _find(settings, paths, store, chance, now_ms=clock.wall_ms() if serving else None)
     directory = at.directory
     with _open_until_it_fails(at.exporter, directory):
         sweep_partial(directory)
@@ -132,7 +138,7 @@ class _Place:
     quarantine: str | None
 
 
-async def _find(settings: Settings, paths: LogPaths, store: Store, chance: Chance) -> _Place:
+async def _find(settings: Settings, paths: LogPaths, store: Store, chance: Chance, *, now_ms: int | None) -> _Place:
     recipients = _recipients(settings)
     stored_origin = await store.meta(ORIGIN_META)
     origin = settings.audit.origin if stored_origin is None else stored_origin.decode()
@@ -155,7 +161,10 @@ async def _find(settings: Settings, paths: LogPaths, store: Store, chance: Chanc
         older = found.join.reason if found.join.state is JoinState.AHEAD else None
         if older is None:
             policy = policy_of(KeyFile(paths.log_key), origin, await store.meta(LOG_KEYS_META))
-            older = _rolled_back(settings, policy, found, directory, origin)
+            places = _Places(settings, policy, directory, found.head or Head.empty(origin))
+            older = places.rolled_back(found.rows)
+            if older is None and now_ms is not None:
+                older = await places.unwitnessed(store, now_s=now_ms // 1000)
         if older is not None:
             exporter.close()
             reason = older
@@ -166,13 +175,34 @@ async def _find(settings: Settings, paths: LogPaths, store: Store, chance: Chanc
     return _Place(origin, directory, exporter, boot_id, recipients, head, begins, changes, reason)
 
 
-def _rolled_back(
-    settings: Settings, policy: TrustPolicy, found: Found, directory: DiskDirectory, origin: str
-) -> str | None:
-    """Why the whole folder is not the newest there was, as far as a checkpoint of its log tells; or None."""
-    places: list[tuple[str, DiskDirectory]] = [(f"the log's own folder {directory.path}", directory)]
-    places += [(f"the anchor {anchor.path}", anchor) for anchor in _anchors(settings, origin)]
-    return contradiction(directory, found.head or Head.empty(origin), found.rows, policy.logs, places)
+class _Places:
+    """Whoever may know that a whole folder is not the newest there was."""
+
+    def __init__(self, settings: Settings, policy: TrustPolicy, directory: DiskDirectory, head: Head) -> None:
+        self._settings, self._policy, self._directory, self._head = settings, policy, directory, head
+        self._told: list[str] = []
+
+    def rolled_back(self, rows: Sequence[Row]) -> str | None:
+        """Why not, as far as a checkpoint of the log tells; or None."""
+        own = (f"the log's own folder {self._directory.path}", self._directory)
+        anchors = [(f"the anchor {anchor.path}", anchor) for anchor in _anchors(self._settings, self._head.origin)]
+        keys = self._policy.logs
+        reason = contradiction(self._directory, self._head, rows, keys, [own])
+        return reason or contradiction(self._directory, self._head, rows, keys, anchors, compared=self._told.append)
+
+    async def unwitnessed(self, store: Store, *, now_s: int) -> str | None:
+        """Why not, as far as witnesses tell, which are asked where no anchor did; or None."""
+        witnesses, seconds = witnesses_of(self._settings.audit), self._settings.audit.witness_start_seconds
+        if self._told or not witnesses or not seconds:
+            return None
+        # Only now, as below.
+        from gateway.engine.witnessing import hear  # noqa: PLC0415 - see `_cosigners`
+
+        heard = await hear(self._directory, self._head, self._policy.logs, witnesses, now_s=now_s, seconds=seconds)
+        if heard is None:
+            return None
+        await store.put_meta(WITNESSED_META, heard.sentence.encode(), ())
+        return heard.contradiction
 
 
 @contextmanager

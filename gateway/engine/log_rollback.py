@@ -1,6 +1,6 @@
 """Sees at a start that a log was rolled back or forked: a checkpoint that its own key signed tells of another tree."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,18 +26,25 @@ def is_rollback(reason: str | None) -> bool:
     return reason is not None and reason.startswith(_BEGINNING)
 
 
+def rolled_back(detail: str) -> str:
+    """Why writes are held, as `is_rollback` knows it again."""
+    return f"{_BEGINNING}{detail}"
+
+
 def contradiction(
     directory: Directory,
     head: Head,
     rows: Sequence[Row],
     keys: Sequence[NoteKey],
     places: Sequence[tuple[str, Directory]],
+    *,
+    compared: Callable[[str], None] = lambda _: None,
 ) -> str | None:
     """Why this log is not the one that was signed for, or None.
 
     `directory` holds its files, `head` is the store's, `rows` what is not in the files yet. `places` are where
-    checkpoints of it are kept, each with its name. A place that cannot be read is told and passed over: that it is away
-    says nothing about the log.
+    checkpoints of it are kept, each with its name; `compared` hears of those that hold one. A place that cannot be
+    read is told and passed over: that it is away says nothing about the log.
     """
     for name, place in places:
         try:
@@ -46,11 +53,12 @@ def contradiction(
             if checkpoint is None:
                 continue
             reason = _difference(checkpoint, directory, head, rows)
+            compared(name)
         except (OSError, LogError, ValueError) as error:
             log.warning("audit_anchor_not_compared", anchor=name, reason=str(error))
             continue
         if reason is not None:
-            return f"{_BEGINNING}{name} holds a checkpoint of {checkpoint.size} entries, {reason}"
+            return rolled_back(f"{name} holds a checkpoint of {checkpoint.size} entries, {reason}")
     return None
 
 

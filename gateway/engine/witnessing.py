@@ -1,18 +1,26 @@
 """Asks witnesses to cosign the log's checkpoints: beside every operation's way, and again until they do."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+import structlog
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
-from audit.checkpoint import Checkpoint, Published
+from audit.checkpoint import CHECKPOINT, Checkpoint, Published, open_checkpoint
 from audit.cosign import cosigned_at, signature_lines
 from audit.disk import Directory, LogError
+from audit.head import Head
+from audit.history import NOTE_BYTES_MAX
+from audit.note import BadNote, NoteKey
 from audit.trust import Witness
-from audit.witness_client import Refusal, Submitter
+from audit.witness_client import Refusal, Seen, Submitter, ask_seen
 from gateway.engine.anchoring import Answer, Cosigned, Taken, newest_cosignature_ms
 from gateway.engine.clock import Clock
+from gateway.engine.log_rollback import rolled_back
+
+log = structlog.get_logger(__name__)
 
 ASK_SECONDS_MAX: Final = 15.0
 """Longest time for all witnesses together; each has its own bound below it."""
@@ -24,6 +32,71 @@ _ROLLED_BACK: Final = (
     " It has seen this log longer or otherwise than it is now: the log was rolled back or rewritten, or a restored copy"
     " of it is running."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What witnesses said at a start."""
+
+    contradiction: str | None
+    """Why the log is not the newest there was; None if nobody has seen more or others."""
+    sentence: str
+    """What was decided, for people."""
+
+
+async def hear(
+    directory: Directory,
+    head: Head,
+    keys: Sequence[NoteKey],
+    witnesses: Mapping[str, Witness],
+    *,
+    now_s: int,
+    seconds: float,
+) -> Heard | None:
+    """Ask all at once, and wait so long for their answers, whether they have seen more of a log than there is.
+
+    `directory` holds its files, `head` is the store's. None if the log has not been signed for yet.
+    """
+    published = _newest(directory, head.origin, keys)
+    if published is None:
+        return None
+    async with _session() as session:
+
+        async def ask(witness: Witness) -> Seen | str:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await ask_seen(session, witness, published, now_s)
+            except (ClientError, TimeoutError, OSError, ValueError) as error:
+                return str(error) or f"no answer within {seconds:g} s"
+
+        answers = dict(zip(witnesses, await asyncio.gather(*map(ask, witnesses.values())), strict=True))
+    size = published.checkpoint.size
+    for name, seen in answers.items():
+        if isinstance(seen, Seen) and seen.size > head.size:
+            reason = rolled_back(f"the witness {name} has seen {seen.size} entries, this log has {head.size}")
+            return Heard(reason, reason)
+        if isinstance(seen, Seen) and seen.size == size and not seen.agrees:
+            reason = rolled_back(f"the witness {name} has seen other entries among the first {size} than those here")
+            return Heard(reason, reason)
+    silent = "; ".join(f"{name}: {seen}" for name, seen in answers.items() if isinstance(seen, str))
+    answered = ", ".join(name for name, seen in answers.items() if isinstance(seen, Seen))
+    if not answered:
+        log.warning("audit_start_not_witnessed", reason=silent)
+        return Heard(None, f"no witness could say whether this folder is the newest, writes went on ({silent})")
+    log.info("audit_start_witnessed", answered=answered, silent=silent)
+    return Heard(None, f"no witness that answered knew more of the log than its folder holds ({answered})")
+
+
+def _newest(directory: Directory, origin: str, keys: Sequence[NoteKey]) -> Published | None:
+    """The checkpoint in the log's own folder, without what others signed below it."""
+    try:
+        note = directory.read(CHECKPOINT, 0, NOTE_BYTES_MAX)
+        checkpoint = open_checkpoint(note, keys)
+    except (OSError, BadNote):
+        # Of whatever cannot be read there the start itself has told by now.
+        return None
+    text, _, lines = note.decode().partition("\n\n")
+    return Published(checkpoint, f"{text}\n\n{lines.splitlines()[0]}\n") if checkpoint.origin == origin else None
 
 
 class Witnesses:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,12 @@ from audit.log import chunks, segments
 from audit.record import Kind
 from fixtures.service.server import DeployService
 from gateway import office
+from gateway.catalog.config import open_settings
 from gateway.engine.anchoring import Taken
 from gateway.engine.chance import SystemChance
-from tests.scenario.kit import Home, Inside, environment, gateway_program, write_action
+from gateway.engine.log_look import LogLook
+from gateway.office import Paths
+from tests.scenario.kit import Home, Inside, environment, gateway_program, sends, write_action
 
 SECONDS = 30.0
 NOT_PROVEN = 4
@@ -52,7 +56,7 @@ async def witness(home: Home, folder: Path, name: str) -> AsyncIterator[str]:
         await process.wait()
 
 
-def witnessed(home: Home, service: DeployService, *lines: str) -> Path:
+def witnessed(home: Home, service: DeployService, *lines: str, **more: Any) -> Path:
     """Settings with these witnesses, the first as a setting and the others in a policy; and a policy that wants all."""
     names = [line.split()[1] for line in lines]
     pinned = (home.folder / "trust.policy").read_text().splitlines()[0]
@@ -68,7 +72,7 @@ def witnessed(home: Home, service: DeployService, *lines: str) -> Path:
         "witnesses": [{"vkey": vkey, "url": url}],
         "witness_policy": "witnesses.policy",
     }
-    home.configure({"deploys": service.url}, {"deploy": write_action()}, audit=audit)
+    home.configure({"deploys": service.url}, {"deploy": write_action()}, audit=audit | more)
     return quorum
 
 
@@ -180,6 +184,37 @@ async def test_rolled_back_log_is_refused_by_its_witness_and_people_are_told(
     assert "witness" in doctor.stdout
 
 
+async def test_a_folder_put_back_sends_nothing_where_only_a_witness_knows_of_it(
+    home: Home, service: DeployService, tmp_path: Path
+) -> None:
+    async with witness(home, tmp_path / "w", "one") as one:
+        witnessed(home, service, one, anchors=[], witness_start_seconds=15.0)
+        async with home.running() as api:
+            await work(api, "a")
+        first = size(home)
+        shutil.copytree(home.data, tmp_path / "kept")
+        async with home.running() as api:
+            await api.begin("deploy", name="lost", key="call-lost", wait=10)
+            await until(lambda: size(home) > first and cosigned(home) == 1)
+        shutil.rmtree(home.data)
+        shutil.copytree(tmp_path / "kept", home.data)
+        async with home.running() as api:
+            again = await api.submit("deploy", name="lost", key="call-lost", wait=5)
+            assert (again.status, again.document["code"]) == (503, "quarantined")
+    assert len(sends(service.ledger.entries)) == 2
+    doctor = " ".join(home.within("doctor").stdout.split())
+    assert "writes are held: the log was rolled back or forked: the witness one has seen" in doctor
+    assert "Asked at a start: the log was rolled back" in doctor
+
+
+async def test_a_start_that_no_witness_could_speak_to_goes_on_and_says_so(home: Home, service: DeployService) -> None:
+    key = Cosigner.generate("gone", SystemChance().bytes).key
+    witnessed(home, service, f"witness gone {key} http://127.0.0.1:9", anchors=[])
+    async with home.running() as api:
+        await work(api, "a")
+    assert "no witness could say whether this folder is the newest" in " ".join(home.within("doctor").stdout.split())
+
+
 async def test_witnesses_that_are_away_or_hang_hold_nothing_up(
     home: Home, service: DeployService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +239,8 @@ async def test_witnesses_that_are_away_or_hang_hold_nothing_up(
 
     assert age == float("inf")
     assert cosigned(home) == 0
+    # An anchor told at the start that the folder is the newest.
+    assert LogLook(open_settings(home.config, {}), Paths(home.data)).start_witnessed() is None
 
 
 async def test_checkpoints_are_printed_while_serving_and_by_no_other_command(

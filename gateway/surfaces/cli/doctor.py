@@ -107,17 +107,19 @@ def _witnesses(context: Context, settings: Settings) -> list[Line]:
         witnesses = witnesses_of(settings.audit)
         if not witnesses:
             return []
-        newest_ms = context.composition.look(settings).cosigned_ms(witnesses)
+        look = context.composition.look(settings)
+        newest_ms, said = look.cosigned_ms(witnesses), look.start_witnessed()
     except Refused as refused:
         return [Line("witnesses", fine=False, detail=str(refused))]
+    at_start = "" if said is None else f". Asked at a start: {said}"
     if newest_ms is None:
-        detail = f"none of {len(witnesses)} has cosigned this log; the gateway's own log says why"
+        detail = f"none of {len(witnesses)} has cosigned this log; the gateway's own log says why{at_start}"
         return [Line("witnesses", fine=False, detail=detail)]
     seconds = max(0, (context.composition.clock.wall_ms() - newest_ms) // 1000)
     detail = f"newest cosignature is {seconds} s old"
     if seconds > COSIGNATURE_SECONDS_MAX:
-        return [Line("witnesses", fine=False, detail=f"{detail}; the gateway's own log says why")]
-    return [Line("witnesses", fine=True, detail=detail)]
+        return [Line("witnesses", fine=False, detail=f"{detail}; the gateway's own log says why{at_start}")]
+    return [Line("witnesses", fine=True, detail=f"{detail}{at_start}")]
 
 
 def _log(context: Context, settings: Settings) -> list[Line]:

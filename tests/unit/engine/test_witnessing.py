@@ -1,22 +1,24 @@
 """Asking witnesses: what they cosign counts once, and whoever did not is asked again, more and more seldom."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from audit import trust
-from audit.checkpoint import Published, Publisher
+from audit.checkpoint import Checkpoint, Published, Publisher
 from audit.cosign import Cosigner, cosigned_at
 from audit.memory import MemoryDirectory
 from audit.note import NoteSigner
-from audit.witness import Witness
+from audit.witness import Witness, request_of
 from audit.witness_client import Refusal
 from audit.witness_server import witness_app
 from gateway.engine.anchoring import Taken
-from gateway.engine.witnessing import AGAIN_SECONDS, Witnesses, _refused
+from gateway.engine.log_rollback import is_rollback
+from gateway.engine.witnessing import AGAIN_SECONDS, Heard, Witnesses, _refused, hear
 from tests.unit.audit.logs import ORIGIN, Journal, entropy
 from tests.unit.engine.keeping import HandClock
 
@@ -56,12 +58,28 @@ class Hall:
         self.servers[name] = TestServer(app)
         await self.servers[name].start_server()
 
-    def witnesses(self) -> Witnesses:
-        found = {
+    def known(self) -> dict[str, trust.Witness]:
+        return {
             name: trust.Witness(self.cosigner(name).key, str(server.make_url("")).rstrip("/"))
             for name, server in self.servers.items()
         }
-        return Witnesses(self.journal.directory, found, self.clock)
+
+    def witnesses(self) -> Witnesses:
+        return Witnesses(self.journal.directory, self.known(), self.clock)
+
+    async def heard(self, *, seconds: float = 15.0) -> Heard:
+        """What they say at a start of the log as it is now."""
+        keys, now_s = [self.journal.signer.key], self.clock.wall_ms() // 1000
+        head = self.journal.sealer.head
+        said = await hear(self.journal.directory, head, keys, self.known(), now_s=now_s, seconds=seconds)
+        assert said is not None
+        return said
+
+    def put_back(self, kept: dict[str, bytes]) -> None:
+        for name in self.journal.directory.files():
+            self.journal.directory.remove(name)
+        for name, data in kept.items():
+            self.journal.directory.put(name, data)
 
     def grow(self) -> Published:
         self.journal.records(3)
@@ -96,6 +114,78 @@ async def test_all_cosign_once_and_are_left_alone_until_the_log_has_grown(hall: 
     hall.publisher.add_signatures(cosigned.lines)
     assert hall.witnesses().newest_ms == hall.clock.wall_ms()
     assert witnesses.wants(hall.grow())
+
+
+# -- at a start -------------------------------------------------------------------------------------------------------
+
+
+async def test_witnesses_that_know_no_more_than_the_log_let_it_go_on(hall: Hall) -> None:
+    key = hall.journal.signer.key
+    nothing = await hear(MemoryDirectory(), hall.journal.sealer.head, [key], hall.known(), now_s=0, seconds=15.0)
+    assert (nothing, hall.asked) == (None, []), "nothing was signed yet"
+    published = hall.grow()
+    # Nobody has seen it; then one has, and its line below the checkpoint is no hindrance; then the log has grown.
+    assert (await hall.heard()).contradiction is None
+    cosigned = await hall.witnesses().ask(published)
+    hall.publisher.add_signatures(cosigned.lines)
+    heard = await hall.heard()
+    hall.journal.records(3)
+    assert await hall.heard() == heard == Heard(None, heard.sentence)
+    assert "(one, two)" in heard.sentence
+    hall.grow()
+    assert (await hall.heard()).contradiction is None
+
+
+async def test_a_witness_that_has_seen_more_than_the_folder_says_that_it_was_put_back(hall: Hall) -> None:
+    hall.grow()
+    kept, head = hall.journal.directory.files(), hall.journal.sealer.head
+    await hall.witnesses().ask(hall.grow())
+    seen = hall.journal.sealer.head.size
+    hall.put_back(kept)
+    hall.closed = {"one"}
+    heard = await hear(hall.journal.directory, head, [hall.journal.signer.key], hall.known(), now_s=0, seconds=15.0)
+    assert heard is not None
+    assert is_rollback(heard.contradiction)
+    assert f"the witness two has seen {seen} entries, this log has {head.size}" in (heard.contradiction or "")
+    # It is no contradiction where the store has all of it and only the files and their checkpoint lag.
+    assert (await hall.heard()).contradiction is None
+
+
+async def test_a_witness_that_has_seen_other_entries_says_that_the_log_was_forked(hall: Hall) -> None:
+    published = hall.grow()
+    size = published.checkpoint.size
+    forged = hall.journal.signer.sign(Checkpoint(ORIGIN, size, bytes(32)).to_text())
+    async with ClientSession() as session:
+        url = str(hall.servers["one"].make_url("/add-checkpoint"))
+        async with session.post(url, data=request_of(0, (), forged)) as answer:
+            assert answer.status == 200
+    heard = await hall.heard()
+    assert is_rollback(heard.contradiction)
+    assert f"the witness one has seen other entries among the first {size}" in (heard.contradiction or "")
+
+
+async def test_a_start_goes_on_where_no_witness_says_anything_in_time(hall: Hall) -> None:
+    hall.grow()
+    hall.closed = set(NAMES)
+    refused = await hall.heard()
+    await hall.servers["two"].close()
+    silent = asyncio.Event()
+
+    async def hangs(_request: web.Request) -> web.Response:
+        await silent.wait()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/add-checkpoint", hangs)
+    hall.servers["two"] = TestServer(app)
+    await hall.servers["two"].start_server()
+    late = await hall.heard(seconds=0.05)
+    silent.set()
+
+    assert refused.contradiction is late.contradiction is None
+    assert "writes went on" in refused.sentence
+    assert "one: answered 500: closed" in refused.sentence
+    assert "two: no answer within 0.05 s" in late.sentence
 
 
 async def test_a_log_that_nobody_cosigned_yet_has_no_newest_cosignature(hall: Hall) -> None:
