@@ -246,8 +246,8 @@ def _spare_collector() -> None:
 def allow_open_files() -> None:
     """Take as many descriptors as the system grants, up to `OPEN_FILES`.
 
-    Most systems begin with 1024: less than callers who wait for `in_flight_max` operations need, with the connections of
-    these. A gateway without a free one can neither be asked nor look anything up.
+    Most systems begin with 1024: less than callers who wait for `in_flight_max` operations need, with the connections
+    of these. A gateway without a free one can neither be asked nor look anything up.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
