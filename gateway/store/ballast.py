@@ -49,7 +49,7 @@ class FolderDisk:
 
 
 class Ballast:
-    """The ballast file and the reserve. Used by the writer; unless it is `held`, asking for room may write all of it."""
+    """The ballast file and the reserve. Used by the writer; unless it is `held`, asking for room may write the file."""
 
     def __init__(self, folder: Path, disk: Disk, *, size_bytes: int, reserve_bytes: int) -> None:
         """Takes the ballast if there is space for it beside the reserve, else what a start will need."""

@@ -357,21 +357,18 @@ async def test_whoever_submits_before_the_end_is_served(bench: Bench) -> None:
 async def test_everybody_hears_of_the_end(
     make: Callable[..., Bench], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = make(batch_max=2)
+    bench, part = make(batch_max=2), getattr(thread, where)
 
-    def fail(*_: Any) -> None:
-        raise MemoryError
+    def fail_behind_the_first(*given: Any) -> Any:
+        if bench.batches > 1 or (where == "begin_turn" and bench.batches):
+            raise MemoryError
+        return part(*given)
 
+    monkeypatch.setattr(thread, where, fail_behind_the_first)
     waiting = await bench.hold()
     waiting += [bench.submit() for _ in range(5)]
     await turns(1)
-    if where == "begin_turn":
-        monkeypatch.setattr(thread, where, fail)
-        bench.let_go()
-    else:
-        bench.let_go()
-        await waiting[0]
-        monkeypatch.setattr(thread, where, fail)
+    bench.let_go()
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert results[0] is None
     assert {type(result) for result in results[1:]} == {StoreUnknown}
