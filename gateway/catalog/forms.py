@@ -14,17 +14,23 @@ from gateway.core.strictjson import Json
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
-_TYPES: Mapping[str, str] = {
-    "string_type": "This must be text.",
-    "int_type": "This must be a whole number.",
-    "int_from_float": "This must be a whole number.",
-    "float_type": "This must be a number.",
-    "bool_type": "This must be true or false.",
-    "dict_type": "This must be a mapping of names to values.",
-    "model_type": "This must be a mapping of names to values.",
-    "model_attributes_type": "This must be a mapping of names to values.",
-    "list_type": "This must be a list.",
-    "tuple_type": "This must be a list.",
+_WHOLE = ("This must be a whole number.", "Write digits without quotes.")
+_MAPPING = (
+    "This must be a mapping of names to values.",
+    "Write lines of a name, a colon and a value, or {name: value}.",
+)
+_LIST = ("This must be a list.", "Write [one, two], or each entry after a dash on a line of its own.")
+_TYPES: Mapping[str, tuple[str, str]] = {
+    "string_type": ("This must be text.", "Write words, in quotes if they could be read as anything else."),
+    "int_type": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": ("This must be a number.", "Write it without quotes and without a unit."),
+    "bool_type": ("This must be true or false.", "Write it without quotes."),
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
 }
 _BOUNDS: Mapping[str, tuple[str, str]] = {
     "greater_than": ("gt", "This must be greater than {}."),
@@ -60,7 +66,7 @@ def unknown_field(
     word = str(path[-1])
     if word in arrives:
         return document.mistake(path, f"“{word}” arrives with {arrives[word]}.", "Remove it until then.")
-    return document.mistake(path, f"There is no field “{word}” here.", did_you_mean(word, known))
+    return document.mistake(path, f"There is no field “{word}” here.", did_you_mean(word, known) or "Remove it.")
 
 
 def _at(value: Json, path: Path) -> Json:
@@ -100,19 +106,22 @@ def _sentence(error: ErrorDetails) -> tuple[str, str]:
         return context["detail"], context["hint"]
     if kind in _TYPES:
         quotable = kind == "string_type" and isinstance(error["input"], bool | int | float)
-        return _TYPES[kind], "Quote it." if quotable else ""
+        detail, hint = _TYPES[kind]
+        return detail, "Quote it." if quotable else hint
     if kind in _BOUNDS:
         name, sentence = _BOUNDS[kind]
         bound = context[name]
-        return sentence.format(f"{bound:g}" if isinstance(bound, float) else bound), ""
+        return sentence.format(f"{bound:g}" if isinstance(bound, float) else bound), "Change it so that it fits."
     if kind == "literal_error" and context["expected"] == "True":
         return "This can only be true, or be left out.", _TRUE_HINTS.get(str(error["loc"][-1]), "Write true.")
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
         written = error["input"] if isinstance(error["input"], str) else ""
         nearest = did_you_mean(written, known)
-        return f"This must be one of: {', '.join(known)}.", nearest if nearest.startswith("Did") else ""
-    return f"{error['msg'].rstrip('.')}.", ""
+        return f"This must be one of: {', '.join(known)}.", nearest if nearest.startswith(
+            "Did"
+        ) else "Choose one of these words."
+    return f"{error['msg'].rstrip('.')}.", "Correct it, or leave it out."
 
 
 def _written(value: Json, loc: tuple[int | str, ...]) -> Iterator[int | str]:

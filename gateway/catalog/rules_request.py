@@ -111,7 +111,9 @@ def _path_names(form: RequestForm, path: Path, subject: Subject) -> Iterator[Fin
     for index, name in enumerate(form.opaque):
         if name not in used:
             yield Finding(
-                (*path, "opaque", index), f"“{name}” is no placeholder of the path.", did_you_mean(name, used)
+                (*path, "opaque", index),
+                f"“{name}” is no placeholder of the path.",
+                did_you_mean(name, used) or "Remove it.",
             )
 
 

@@ -96,6 +96,7 @@ def assert_told(old: str, new: str, words: str, hint: str) -> None:
     found = [mistake for mistake in mistakes(text) if words in mistake.detail]
     assert found, [str(mistake) for mistake in mistakes(text)]
     assert found[0].file == FILE
+    assert found[0].hint
     assert hint in found[0].hint
     assert not found[0].warning
     assert checked(text).catalog is None
