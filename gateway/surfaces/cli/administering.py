@@ -24,6 +24,12 @@ Remote = Callable[[Client], Awaitable[Answer]]
 Local = Callable[[Opened], Awaitable[Any]]
 
 
+_NEEDS_KEY = (
+    "The gateway runs, so this needs a person's key: set GATEWAY_KEY to it."
+    " If nobody has one any more, stop the gateway and make one: gateway keys create NAME --kind person."
+)
+
+
 async def administer(
     context: Context, remote: Remote, local: Local, *, once: str = "List what is there before you do it again."
 ) -> Any:  # noqa: ANN401 - any JSON value
@@ -41,7 +47,7 @@ async def administer(
         fail(f"The gateway's answer was lost ({lost}). {once}", Exit.UNKNOWN)
     if answer.is_problem:
         if answer.status == 401 and not context.as_json:
-            fail("The gateway runs, so this needs a person's key: set GATEWAY_KEY to it.", Exit.REFUSED)
+            fail(_NEEDS_KEY, Exit.REFUSED)
         refused(answer)
     return answer.document
 
@@ -63,9 +69,10 @@ def create(
     if kind is PrincipalKind.CALLER and owner is None:
         fail("A caller's key needs --owner: the person who answers for it.", Exit.USAGE)
     body = {"kind": kind.value, "name": name, "owner": owner or name, "expires_at": expires}
+    expires_ms = _expiry(expires)
 
     async def local(opened: Opened) -> Any:  # noqa: ANN401 - any JSON value
-        made = await opened.keys.create(kind, name, owner or name, by=operator(), expires_ms=_expiry(expires))
+        made = await opened.keys.create(kind, name, owner or name, by=operator(), expires_ms=expires_ms)
         return {"key": made.text, "line": key_document(made.line)}
 
     made = context.run(administer(context, lambda client: client.call("POST", "/v1/keys", body=body), local))

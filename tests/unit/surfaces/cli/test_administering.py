@@ -64,13 +64,15 @@ def test_what_a_key_may_not_be_is_refused_with_its_field(person: Program, caller
     assert said.code == 6
     assert "/name: This name belongs to a key of the other kind." in said.err
     assert person("keys", "create", "a b", "--owner", "operator").code == 6
-    assert person("keys", "create", "agent-x", "--owner", "operator", "--expires", "soon").code == 6
+    soon = person("keys", "create", "agent-x", "--owner", "operator", "--expires", "soon")
+    assert (soon.code, "for example 2027-01-31T00:00:00Z" in soon.err) == (2, True)
     assert person.json("keys", "create", "a b", "--owner", "operator")["code"] == "invalid_input"
     for arguments in (("keys", "list"), ("credentials", "list"), ("keys", "create", "x", "--owner", "operator")):
         assert "[forbidden]" in caller(*arguments).err
         nobody = caller(*arguments, GATEWAY_KEY="")
         assert nobody.code == 6
         assert "needs a person's key" in nobody.err
+        assert "stop the gateway and make one: gateway keys create NAME --kind person" in nobody.err
 
 
 def test_credentials_come_from_standard_input_and_are_never_shown(
