@@ -27,6 +27,11 @@ TEXT_MAX: Final = 16_384
 
 _ITEMS_MAX: Final = 100
 _DEPTH_MAX: Final = 6
+_SELDOM: Final = (
+    "socket.accept() out of system resource",
+    "Exception in callback BaseSelectorEventLoop._start_serving(",
+)
+_SELDOM_MS: Final = 60_000
 _CUT: Final = " [cut]"
 _QUIET: Final = ("aiohttp.access", "asyncio", "aiosqlite", "alembic", "sqlalchemy")
 """Libraries that narrate what they do; only their warnings are news."""
@@ -55,6 +60,28 @@ def bind_mask(source: Callable[[], Mask]) -> None:
     _masks.source = source
 
 
+class _Seldom(logging.Filter):
+    """Lets through one line a minute of a listener that is out of descriptors.
+
+    The event loop writes one for each of its tries, a hundred and more at once and traceback included, and would fill
+    the disk while it waits.
+    """
+
+    def __init__(self, clock: WallClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last_ms: int | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not str(record.msg).startswith(_SELDOM):
+            return True
+        now = self._clock.wall_ms()
+        if self._last_ms is not None and 0 <= now - self._last_ms < _SELDOM_MS:
+            return False
+        self._last_ms = now
+        return True
+
+
 class Logs:
     """The set-up in force; `close` puts back what was there before."""
 
@@ -73,6 +100,8 @@ class Logs:
         root.setLevel(number)
         for name in _QUIET:
             logging.getLogger(name).setLevel(max(number, logging.WARNING))
+        self._seldom = _Seldom(clock)
+        logging.getLogger("asyncio").addFilter(self._seldom)
         logging.captureWarnings(capture=True)
         sys.excepthook = _uncaught
         sys.unraisablehook = _unraisable
@@ -92,6 +121,7 @@ class Logs:
         root.setLevel(level)
         for name in _QUIET:
             logging.getLogger(name).setLevel(logging.NOTSET)
+        logging.getLogger("asyncio").removeFilter(self._seldom)
         logging.captureWarnings(capture=False)
         structlog.reset_defaults()
 

@@ -290,6 +290,24 @@ def test_a_stream_that_takes_ascii_only_still_gets_the_line() -> None:
     assert b"gr\\xfc\\xdfe" in raw.getvalue()
 
 
+def test_a_listener_without_descriptors_is_told_once_a_minute_and_not_for_every_try() -> None:
+    clock, stream = HandClock(), io.StringIO()
+    logs = Logs(clock, stream=stream)
+    try:
+        for _ in range(3):
+            for _ in range(100):
+                logging.getLogger("asyncio").error("socket.accept() out of system resource\nsocket: x")
+                logging.getLogger("asyncio").error("Exception in callback BaseSelectorEventLoop._start_serving(x)")
+            logging.getLogger("asyncio").error("anything else")
+            clock.now_ms += 60_000
+    finally:
+        logs.close()
+
+    events = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert events.count("anything else") == len(events) - 3 == 3
+    assert not logging.getLogger("asyncio").filters
+
+
 def test_closing_puts_back_what_was_there() -> None:
     before = (logging.getLogger().handlers[:], sys.excepthook, sys.unraisablehook, threading.excepthook)
     logs = Logs(HandClock(), stream=io.StringIO(), level="error")
