@@ -114,6 +114,8 @@ audit:
 access:                            # the first line that fits decides; if none fits, the answer is no
   - {{name: everyone-reads, caller: "*", effect: read, decision: allow}}
   - {{name: agents-deploy, caller: "agent-*", action: "deployments.*", decision: allow}}
+  # A person who may put another operation in place of an unresolved one (`gateway call --supersedes`) needs a line too:
+  # - {{name: operator-replaces, caller: operator, action: "deployments.*", decision: allow}}
 
 limits:
   wait_seconds_max: 25             # a call that takes longer is answered with a handle

@@ -23,3 +23,10 @@ def test_starter_settings_are_read_as_written() -> None:
     assert settings.audit.anchors == ("/srv/anchor",)
     assert settings.server.host == "127.0.0.1"
     assert [rule.name for rule in settings.access] == ["everyone-reads", "agents-deploy"]
+
+
+def test_the_line_that_lets_a_person_replace_an_operation_is_there_to_be_used() -> None:
+    written = starter_settings(origin="gw.example/audit/one")
+    settings = read_settings(written.replace("  # - {", "  - {").encode(), "/tmp/gateway.yaml", {})
+    replacing = settings.access[-1]
+    assert (replacing.caller, replacing.action, replacing.decision) == ("operator", "deployments.*", "allow")
