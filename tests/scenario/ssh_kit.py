@@ -38,13 +38,13 @@ class Standing:
 
     async def reached(self, stage: str, count: int = 1) -> None:
         """Wait until so many sessions have reached a stage on the host, whoever still listens."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while self.stages.count(stage) < count:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def begun(self, count: int = 1) -> None:
         """Wait until the command itself has left a line: a session that runs its shell may still be fenced."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while len(self.runs) < count:
                 await asyncio.sleep(LOOK_SECONDS)
 

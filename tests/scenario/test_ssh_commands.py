@@ -22,7 +22,7 @@ def probes(document: Document) -> int:
 
 async def recorded(store: Path, count: int) -> None:
     """Wait until so many exit records stand in the host's store."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while len(list(store.rglob("x.*"))) < count:
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -1,6 +1,7 @@
 """Witnesses: what they sign can be checked against a quorum, and a log that was rolled back is refused and reported."""
 
 import asyncio
+import contextlib
 import re
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -24,6 +25,7 @@ from gateway.engine.chance import SystemChance
 from gateway.engine.log_look import LogLook
 from gateway.office import Paths
 from tests.scenario.kit import Home, Inside, environment, gateway_program, sends, write_action
+from tests.streams import ended
 
 SECONDS = 30.0
 NOT_PROVEN = 4
@@ -223,8 +225,9 @@ async def test_witnesses_that_are_away_or_hang_hold_nothing_up(
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.set()
-        await reader.read()
-        writer.close()
+        with contextlib.suppress(OSError):
+            await reader.read()
+        await ended(writer)
 
     keys = [Cosigner.generate(name, SystemChance().bytes).key for name in ("hangs", "gone")]
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
