@@ -277,8 +277,8 @@ class LogKeeper:
         keys = self._anchoring.keys
         if keys is not None:
             keys.settle()
-            # The files did not reach the cut between the keys yet: the next round tries again. Somebody may have asked for
-            # another one meanwhile.
+            # The files did not reach the cut between the keys yet: the next round tries again. Nor is it forgotten that
+            # somebody asked for another one meanwhile.
             self._hurried = self._hurried or keys.owing
         if published is not None:
             self._newest = published
