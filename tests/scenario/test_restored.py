@@ -366,6 +366,7 @@ async def lose_the_last_call(home: Home, service: DeployService, kept: Path) -> 
     return lost
 
 
+@pytest.mark.timeout(180)  # several processes, one after the other, on a machine that may be busy
 async def test_a_whole_folder_that_is_older_than_its_anchor_holds_writes_and_sends_nothing_twice(
     home: Home, service: DeployService, tmp_path: Path
 ) -> None:
@@ -396,6 +397,7 @@ async def test_a_whole_folder_that_is_older_than_its_anchor_holds_writes_and_sen
     assert f"{ORIGIN}/3" in home.run(*RECOVER).stdout
 
 
+@pytest.mark.timeout(180)  # several processes, one after the other, on a machine that may be busy
 async def test_a_clone_that_went_its_own_way_holds_writes(home: Home, service: DeployService, tmp_path: Path) -> None:
     """Two folders wrote different entries at the same places, and share an anchor."""
     await lose_the_last_call(home, service, tmp_path / "kept")
