@@ -182,28 +182,34 @@ def test_40_verifying_while_the_writer_runs_gives_no_false_alarm(part: int) -> N
 
 
 def test_40_verifying_a_real_folder_while_a_thread_writes_it(tmp_path: Path) -> None:
-    journal, stop, started = Journal(), threading.Event(), threading.Event()
+    journal, stop, wrote = Journal(), threading.Event(), threading.Condition()
     directory = DiskDirectory(tmp_path / "log")
+    rounds = 0
 
     def write() -> None:
+        nonlocal rounds
         with closing(Exporter(directory)) as exporter:
             while not stop.wait(0.001):
-                if journal.sealer.head.size > 1500:
-                    # Longer, it would only take longer.
-                    continue
-                journal.records(3)
-                journal.seal()
-                exporter.export(journal.rows())
-                journal.frames = []
-                started.set()
+                # Longer, it would only take longer.
+                if journal.sealer.head.size <= 1500:
+                    journal.records(3)
+                    journal.seal()
+                    exporter.export(journal.rows())
+                    journal.frames = []
+                with wrote:
+                    rounds += 1
+                    wrote.notify_all()
 
     def pause() -> None:
-        stop.wait(0.01)
+        """Until the writer has done what it is about: in a moment of fixed length a busy machine may do nothing."""
+        with wrote:
+            seen = rounds
+            assert wrote.wait_for(lambda: rounds > seen, 40)
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert started.wait(40)
+        pause()
         for _ in range(60):
             report = verify(
                 DiskDirectory(directory.path),
