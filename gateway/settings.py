@@ -16,6 +16,8 @@ class ServerSettings:
     """Address to bind; loopback unless you say otherwise. Environment: the host part of `GATEWAY_ADDR`."""
     port: int = field(default=8420, metadata={"ge": 0, "le": 65535})
     """TCP port; 0 lets the system choose. Environment: the port part of `GATEWAY_ADDR`."""
+    head_seconds: float = field(default=10.0, metadata=POSITIVE)
+    """Longest time from a connection to the end of its first request's head; then it is closed."""
     body_seconds: float = field(default=10.0, metadata=POSITIVE)
     """Longest time that the body of a request may take to arrive."""
     drain_seconds: float = field(default=20.0, metadata={"ge": 0})

@@ -1,7 +1,7 @@
-"""aiohttp's low-level server with the two things that a door to untrusted clients needs to be different.
+"""aiohttp's low-level server with the three things that a door to untrusted clients needs to be different.
 
-What cannot be read as HTTP is answered as a problem, and is never written to the log: a header line that does not parse
-may be the one with the key in it.
+Who connects and says nothing is shown out. What cannot be read as HTTP is answered as a problem, and is never written
+to the log: a header line that does not parse may be the one with the key in it.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ from typing import Any
 
 import orjson
 import structlog
-from aiohttp import web
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
 
 from gateway.core.ids import PREFIX
 from gateway.model.problem import Code, Problem
@@ -58,9 +60,34 @@ def _unreadable() -> Problem:
 
 
 class Connection(web.RequestHandler):
-    """One client's connection."""
+    """One client's connection. Ended if its first request does not come in time; between requests the library watches.
 
-    __slots__ = ()
+    Whoever has no key may connect, too: without an end for the silent they could take every descriptor there is.
+    """
+
+    __slots__ = ("_greeting", "_head_seconds")
+
+    def __init__(self, manager: "Server", head_seconds: float, **options: Any) -> None:  # noqa: ANN401 - as below
+        """`head_seconds` is how long the head of the first request may take to arrive."""
+        super().__init__(manager, loop=asyncio.get_running_loop(), **options)
+        self._head_seconds = head_seconds
+        self._greeting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """From here on it is waited for the first request."""
+        super().connection_made(transport)
+        self._greeting = asyncio.get_running_loop().call_later(self._head_seconds, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Nothing more is waited for."""
+        self.greeted()
+        super().connection_lost(exc)
+
+    def greeted(self) -> None:
+        """The head of a request is there."""
+        if self._greeting is not None:
+            self._greeting.cancel()
+            self._greeting = None
 
     def handle_error(
         self,
@@ -87,11 +114,24 @@ class Connection(web.RequestHandler):
 class Server(web.Server):
     """Makes a `Connection` for each client."""
 
-    def __init__(self, handler: Any, **options: Any) -> None:  # noqa: ANN401 - aiohttp's own handler and option types
+    def __init__(self, handler: Any, *, head_seconds: float, **options: Any) -> None:  # noqa: ANN401 - aiohttp's own types
         """`options` are those of `aiohttp.web.RequestHandler`."""
-        super().__init__(handler)
+        super().__init__(handler, request_factory=_request)
+        self._head_seconds = head_seconds
         self._options = options
 
     def __call__(self) -> Connection:
         """For the loop, at each new connection."""
-        return Connection(self, loop=asyncio.get_running_loop(), **self._options)
+        return Connection(self, self._head_seconds, **self._options)
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: "asyncio.Task[None]",
+) -> web.BaseRequest:
+    if isinstance(protocol, Connection):
+        protocol.greeted()
+    return web.BaseRequest(message, payload, protocol, writer, task, task.get_loop())

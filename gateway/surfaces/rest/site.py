@@ -68,6 +68,7 @@ class Site:
         # Bodies stay as they came: what is compressed is refused, so that a small body cannot grow into a huge one.
         server = Server(
             self._handle,
+            head_seconds=self._server.head_seconds,
             access_log=None,
             keepalive_timeout=IDLE_SECONDS,
             lingering_time=LINGER_SECONDS,

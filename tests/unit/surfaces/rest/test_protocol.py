@@ -5,10 +5,12 @@ import contextlib
 import json
 import re
 
+import pytest
+
 from fixtures.service.server import DeployService
 from tests.canary import Canaries
 from tests.streams import opened
-from tests.unit.surfaces.door import Door
+from tests.unit.surfaces.door import Door, Home, open_door
 
 SUBMISSION = b'{"action": "deploy", "args": {"name": "a"}}'
 
@@ -125,6 +127,22 @@ async def test_a_protocol_change_is_declined(door: Door) -> None:
     answer = await door.raw(request(door, head, method="GET", path="/healthz"))
 
     assert statuses(answer) == [200]
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost: "], ids=["nothing", "half a head"])
+async def test_whoever_connects_and_does_not_ask_is_shown_out(home: Home, service: DeployService, said: bytes) -> None:
+    async with (
+        open_door(home, service, server={"head_seconds": 1.0}) as door,
+        opened(door.netloc) as (polite_reader, polite),
+        opened(door.netloc) as (reader, writer),
+    ):
+        polite.write(request(door, "", method="GET", path="/healthz"))
+        await polite_reader.readuntil(b"}")
+        writer.write(said)
+        assert await reader.read() == b""
+        # Whoever has asked once is kept, to ask again.
+        polite.write(request(door, "", method="GET", path="/healthz"))
+        assert (await polite_reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_a_connection_that_never_says_anything_costs_nothing(door: Door) -> None:
