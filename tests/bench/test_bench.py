@@ -9,7 +9,7 @@ from tests.bench.__main__ import main
 from tests.bench.rows import Row
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_bench_measures_every_row_whatever_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results.json"
 

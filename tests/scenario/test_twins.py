@@ -142,7 +142,7 @@ class Rehearsal:
             proxy.release()
         # Whoever backed off while nothing could be seen looks now.
         looks = (f"/v1/operations/{document['operation_id']}/reconcile" for document in befores)
-        await asyncio.gather(*(self.api.client.call("POST", path, wait_seconds=30) for path in looks))
+        await asyncio.gather(*(self.api.client.call("POST", path, wait_seconds=120) for path in looks))
         afters = await asyncio.gather(*(self._end(fault, item) for fault, item in zip(faults, befores, strict=True)))
         entries = self.service.ledger.entries
         return {
@@ -196,7 +196,7 @@ def wrong_of(one: str, other: str, told: Mapping[str, Told]) -> list[str]:
     return wrong
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_twins_are_unknown_and_alike_before_a_look_and_differ_as_the_ledger_does_after_it(
     tls: bool, home: Home, tmp_path: Path
