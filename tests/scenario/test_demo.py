@@ -16,7 +16,7 @@ from gateway.surfaces.cli.demo.cases import CASES
 from gateway.surfaces.cli.demo.command import verdict
 from gateway.surfaces.cli.demo.http_story import HttpStory
 from gateway.surfaces.cli.demo.show import Show
-from tests.scenario.demo_run import MEMBERS, Run, demo_run, gateway_program, processes_in, stopped_demo
+from tests.scenario.demo_run import MEMBERS, Run, demo_run, gateway_program, left_in, stopped_demo
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -70,7 +70,7 @@ def test_what_it_keeps_can_be_verified_and_read_by_others(kept: Run) -> None:
 
 
 def test_nothing_of_it_goes_on_running_and_nothing_of_the_user_was_touched(kept: Run) -> None:
-    assert processes_in(kept.folder) == []
+    assert left_in(kept.folder) == []
     assert [path.name for path in kept.folder.parent.iterdir()] == ["kept"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.ledger import read_ledger
 from gateway.surfaces.cli.demo.ssh_cases import HOST_CASES, HOSTS
-from tests.scenario.demo_run import MEMBERS, Run, demo_run, processes_in, stopped_demo
+from tests.scenario.demo_run import MEMBERS, Run, demo_run, left_in, stopped_demo
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -72,7 +72,7 @@ def test_what_it_keeps_can_be_verified_by_others_and_checked_by_the_gateway(kept
 
 
 def test_nothing_of_it_goes_on_running_and_nothing_of_the_user_was_touched(kept: Run) -> None:
-    assert processes_in(kept.folder) == []
+    assert left_in(kept.folder) == []
     assert [path.name for path in kept.folder.parent.iterdir()] == ["kept"]
 
 
