@@ -114,7 +114,7 @@ def sync_unit_ms(folder: Path, count: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Syncs:
-    """Calls of fsync and fdatasync: those that a transaction waits for, and all others."""
+    """Calls of fsync and fdatasync: those that make a transaction durable, and all others."""
 
     commits: int
     others: int
@@ -144,12 +144,14 @@ _ONE_SYNC = "import os, tempfile; file = tempfile.TemporaryFile(); os.fsync(file
 def syncs_of(report: Path) -> Syncs:
     """What the report tells so far. The second line of a call that another thread's interrupts is no call.
 
-    Moving the journal into the database syncs first the one and then the other, and no operation waits for that.
+    Moving the journal into the database, once every so many pages, syncs the journal, the database, and then the head
+    of the journal that begins anew. These are no commits: two hundred and one, moved thirty times, took 259 syncs of
+    the journal and 30 of the database (SQLite 3.40).
     """
     lines = report.read_text(errors="replace").splitlines() if report.exists() else []
     calls = [line for line in lines if "sync(" in line]
     moved = sum(".db>" in line for line in calls)
-    commits = sum(".db-wal>" in line for line in calls) - moved
+    commits = sum(".db-wal>" in line for line in calls) - 2 * moved
     return Syncs(commits, len(calls) - commits)
 
 

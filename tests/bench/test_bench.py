@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.__main__ import main
-from tests.bench.rows import Row
+from tests.bench.rows import Row, Syncs, syncs_of
 
 
 @pytest.mark.timeout(600)
@@ -26,3 +26,14 @@ def test_row_is_judged_by_its_median_and_not_judged_without_values() -> None:
     assert Row("1", "at most", (0.1, 0.5, 0.6), 0.4, most=True).met is False
     assert Row("1", "not measured", (), 0.4).met is None
     assert Row("1", "nothing promised", (1.0,)).met is None
+
+
+def test_syncs_that_move_the_journal_into_the_database_are_no_commits(tmp_path: Path) -> None:
+    report = tmp_path / "strace"
+    journal, database, segment = "9</d/gateway.db-wal>", "8</d/gateway.db>", "12</d/audit/000001.seg>"
+    # Three commits; the third moves the journal, which then begins anew under the fourth.
+    synced = [journal, journal, journal, journal, database, segment, journal, journal]
+    lines = [f"7 fdatasync({file}) = 0" for file in synced]
+    report.write_text("\n".join([*lines, "7 <... fdatasync resumed>) = 0"]))
+
+    assert syncs_of(report) == Syncs(commits=4, others=4)
