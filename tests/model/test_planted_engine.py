@@ -291,10 +291,10 @@ def seeds_to_catch(case: Case) -> tuple[int, str] | None:
     return None
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
-def test_a_planted_bug_is_noticed(
+def plant_and_notice(
     case: Case, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
+    """Fails unless a seed notices; says which."""
     case.plant(monkeypatch)
 
     caught = seeds_to_catch(case)
@@ -302,3 +302,10 @@ def test_a_planted_bug_is_noticed(
     assert caught is not None, f"{case.seeds} seeds noticed nothing"
     record_property("seeds_to_catch", caught[0])
     print(f"{case.plant.__name__}: caught by seed {caught[0]}: {caught[1]}")  # noqa: T201 - the number is the result
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
+def test_a_planted_bug_is_noticed(
+    case: Case, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    plant_and_notice(case, monkeypatch, record_property)

@@ -16,8 +16,8 @@ from tests.model.test_planted_engine import (
     Case,
     Patch,
     absent_means_never,
+    plant_and_notice,
     repeat_on_time_out,
-    seeds_to_catch,
 )
 
 Read = Callable[[HostExchange, SshObservation, Answer | None], Observation]
@@ -161,10 +161,4 @@ def test_a_restored_store_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_planted_bug_is_noticed(
     case: Case, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
-    case.plant(monkeypatch)
-
-    caught = seeds_to_catch(case)
-
-    assert caught is not None, f"{case.seeds} seeds noticed nothing"
-    record_property("seeds_to_catch", caught[0])
-    print(f"{case.plant.__name__}: caught by seed {caught[0]}: {caught[1]}")  # noqa: T201 - the number is the result
+    plant_and_notice(case, monkeypatch, record_property)

@@ -11,6 +11,7 @@ from adapters.http.client import HttpAdapter
 from adapters.http.resolver import Lookup, system_lookup
 from adapters.http.sockets import Denied
 from tests.unit.adapters.raw_server import Authority, Peer
+from tests.unit.adapters.remote_host import SHELLS, Host
 from tests.unit.adapters.ssh_stand import Stand
 
 
@@ -137,3 +138,19 @@ def exchange(authority: Authority) -> Exchanger:
         )
 
     return build
+
+
+@pytest.fixture(params=SHELLS)
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
+    """A host with a store, under each of the shells in turn."""
+    made = Host(tmp_path, request.param)
+    made.init()
+    return made
+
+
+@pytest.fixture
+def dash(tmp_path: Path) -> Host:
+    """The same under one shell, where the shell makes no difference."""
+    made = Host(tmp_path, "dash")
+    made.init()
+    return made

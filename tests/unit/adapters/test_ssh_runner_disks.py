@@ -11,20 +11,6 @@ from adapters.ssh.runner_wire import Meaning, RemotePhase, meaning
 from tests.unit.adapters.remote_host import SHELLS, Host
 
 
-@pytest.fixture(params=SHELLS)
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
-    made = Host(tmp_path, request.param)
-    made.init()
-    return made
-
-
-@pytest.fixture
-def dash(tmp_path: Path) -> Host:
-    made = Host(tmp_path, "dash")
-    made.init()
-    return made
-
-
 class Disk:
     """A small disk of its own where this process may mount one; otherwise a bound on the size of every file."""
 

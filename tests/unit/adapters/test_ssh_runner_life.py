@@ -10,14 +10,7 @@ import pytest
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import SecretVariable, command_of
 from adapters.ssh.runner_wire import Meaning, Output, RemotePhase, meaning
-from tests.unit.adapters.remote_host import SECONDS_MAX, SHELLS, Host
-
-
-@pytest.fixture(params=SHELLS)
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
-    made = Host(tmp_path, request.param)
-    made.init()
-    return made
+from tests.unit.adapters.remote_host import SECONDS_MAX, Host
 
 
 def test_a_command_runs_once_and_its_record_answers_every_later_question(host: Host) -> None:

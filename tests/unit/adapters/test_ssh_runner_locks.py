@@ -10,22 +10,7 @@ from adapters.ssh.runner import load_runner
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import command_of
 from adapters.ssh.runner_wire import Meaning, RemotePhase, meaning
-from tests.unit.adapters.remote_host import ISSUED, SHELLS, Host, freeze_at, left_at, wait_until_stopped
-
-
-@pytest.fixture(params=SHELLS)
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
-    made = Host(tmp_path, request.param)
-    made.init()
-    return made
-
-
-@pytest.fixture
-def dash(tmp_path: Path) -> Host:
-    made = Host(tmp_path, "dash")
-    made.init()
-    return made
-
+from tests.unit.adapters.remote_host import ISSUED, Host, freeze_at, left_at, wait_until_stopped
 
 # ---------------------------------------------------------------------------------------------------- floor, listing
 

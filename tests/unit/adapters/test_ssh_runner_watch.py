@@ -4,23 +4,14 @@ import os
 import signal
 from pathlib import Path
 
-import pytest
-
 from adapters.ssh.runner import load_runner
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import command_of
 from adapters.ssh.runner_wire import Meaning, Output, RemotePhase, meaning
 from tests.processes import ends, processes_of
-from tests.unit.adapters.remote_host import SHELLS, Host, freeze_at, wait_until_stopped
+from tests.unit.adapters.remote_host import Host, freeze_at, wait_until_stopped
 
 STUBBORN = "trap 'echo asked; exit 9' TERM; echo on; echo >standing; while :; do sleep 1; done"
-
-
-@pytest.fixture(params=SHELLS)
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
-    made = Host(tmp_path, request.param)
-    made.init()
-    return made
 
 
 def _nothing_stays(host: Host) -> bool:
