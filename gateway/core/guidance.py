@@ -52,6 +52,9 @@ def _step_at_end(operation: Operation) -> Next:
 
 def guidance(operation: Operation, action: Action, *, now_ms: int) -> str:
     """What happened, what not to do, what to do next. `now_ms` is wall-clock milliseconds since the Unix epoch."""
+    if operation.state is State.UNRESOLVED and action.steps and not operation.superseded:
+        # It names a step, in the catalog's words.
+        return _unresolved_job(operation, action)
     # Whoever looks after a command looks at a host.
     return _guidance(operation, action, now_ms).replace("service", action.service.noun)
 
@@ -201,8 +204,6 @@ def _stopping(operation: Operation, action: Action, told: _Told) -> str:
 
 
 def _unresolved(operation: Operation, action: Action) -> str:
-    if action.steps and not operation.superseded:
-        return _unresolved_job(operation, action)
     if operation.superseded:
         return (
             "It may have been carried out, and a person has put another operation in its place."

@@ -68,6 +68,18 @@ def _lost_step() -> Story:
     return story.probe().wait(400).tell(DeadlinePassed())
 
 
+def test_a_step_keeps_the_name_that_the_catalog_gives_it() -> None:
+    """What is said of a command speaks of its host, not of a service; a name is no such word."""
+    story = _lost_step()
+
+    def renamed(steps: Any) -> Any:
+        return tuple(replace(step, name="service") if step.name == "migrate" else step for step in steps)
+
+    operation = replace(story.operation, steps=renamed(story.operation.steps))
+    action = replace(story.action, steps=renamed(story.action.steps))
+    assert guidance(operation, action, now_ms=T0).startswith("Step service (2 of 3) ")
+
+
 def _job_in_doubt() -> JobStory:
     return JobStory.on(at(HostVerb.RUN, "restart", "before")).run_attempt()
 
