@@ -1,5 +1,6 @@
 """API keys: made once, shown once, kept as hashes, and turned into who is asking."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -75,6 +76,8 @@ class Keys:
         self._failures = 0
         self._failed_ids: set[str] = set()
         self._failures_noted_ms: int | None = None
+        self._making = asyncio.Lock()
+        """Held from the look at the names to the new key: two that are made at once must see each other."""
         self.on_revoked: set[Callable[[str], None]] = set()
         """Called with the key id when a key is revoked, so that streams opened under it end at once."""
 
@@ -118,17 +121,18 @@ class Keys:
         Raises `Problem(invalid_input)` for a name that is not one or that belongs to the other kind, for a person with
         another owner, and for an expiry in the past; and what the store raises, after which no key exists.
         """
-        now_ms = self._clock.wall_ms()
-        self._check(kind, name, owner)
-        if expires_ms is not None and expires_ms <= now_ms:
-            raise _invalid("expires_at", "The key would be expired at once.", "Give a time in the future.")
-        key_id = self._new_id()
-        secret = base64.urlsafe_b64encode(self._chance.bytes(32)).rstrip(b"=").decode()
-        hashed = hashlib.sha256(secret.encode()).digest()
-        stored = StoredKey(key_id, hashed, kind, name, owner, now_ms, expires_ms)
-        body = {"key_id": key_id, "kind": kind.value, "name": name, "owner": owner, "expires_ms": expires_ms, "by": by}
-        await self._store.put_key(stored, (Record("key_created", {"at": now_ms, **body}),))
-        self._keys[key_id] = stored
+        async with self._making:
+            now_ms = self._clock.wall_ms()
+            self._check(kind, name, owner)
+            if expires_ms is not None and expires_ms <= now_ms:
+                raise _invalid("expires_at", "The key would be expired at once.", "Give a time in the future.")
+            key_id = self._new_id()
+            secret = base64.urlsafe_b64encode(self._chance.bytes(32)).rstrip(b"=").decode()
+            hashed = hashlib.sha256(secret.encode()).digest()
+            stored = StoredKey(key_id, hashed, kind, name, owner, now_ms, expires_ms)
+            body = {"key_id": key_id, "kind": kind.value, "name": name, "owner": owner, "expires_ms": expires_ms}
+            await self._store.put_key(stored, (Record("key_created", {"at": now_ms, **body, "by": by}),))
+            self._keys[key_id] = stored
         return NewKey(self._line(stored), f"gwk_{key_id}_{secret}")
 
     async def revoke(self, key_id: str, *, by: str) -> bool:

@@ -1,7 +1,9 @@
 """Keys are shown once, kept as hashes, refused with one text for every reason, and end at once when revoked."""
 
+import asyncio
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from gateway.engine import keys as keys_module
 from gateway.engine.keys import FAILURES_INTERVAL_SECONDS, Keys, NewKey
 from gateway.model.principal import Principal, PrincipalKind
 from gateway.model.problem import Code, Problem
-from gateway.store.port import Unavailable
+from gateway.store.port import Record, StoredKey, Unavailable
 from tests.canary import Canaries
 from tests.unit.engine.keeping import CountedChance, DictStore, HandClock
 
@@ -206,6 +208,33 @@ async def test_a_key_without_a_sound_holder_is_refused(
     assert refused.value.code is Code.INVALID_INPUT
     assert refused.value.errors
     assert len(desk.keys.list()) == 2
+
+
+class SlowStore(DictStore):
+    """Keeps a key only once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may = asyncio.Event()
+
+    async def put_key(self, key: StoredKey, records: Sequence[Record]) -> None:
+        await self.may.wait()
+        await super().put_key(key, records)
+
+
+async def test_of_two_kinds_of_key_made_at_once_under_one_name_there_is_one() -> None:
+    store = SlowStore()
+    keys = Keys(store, HandClock(), CountedChance())
+    made = [
+        asyncio.ensure_future(keys.create(CALLER, "twin", "ann", by="ann")),
+        asyncio.ensure_future(keys.create(PERSON, "Twin", "Twin", by="ann")),
+    ]
+    await asyncio.sleep(0)
+    store.may.set()
+    _first, second = await asyncio.gather(*made, return_exceptions=True)
+
+    assert isinstance(second, Problem)
+    assert [line.kind for line in keys.list()] == [CALLER]
 
 
 async def test_an_unknown_key_cannot_be_revoked(desk: Desk) -> None:
