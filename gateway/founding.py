@@ -44,8 +44,8 @@ async def found(options: InitOptions, environment: Mapping[str, str], clock: Clo
     """
     folder = options.folder.resolve()
     config, catalog, trust = folder / "gateway.yaml", folder / CATALOG_FILE, folder / "trust.policy"
-    paths = Paths(folder / "data")
-    for path in (config, catalog, trust, paths.folder):
+    paths, anchors = Paths(folder / "data"), folder / "anchors"
+    for path in (config, catalog, trust, paths.folder, anchors):
         if path.exists():
             raise Refused(f"{path} exists already; `gateway init` overwrites nothing. Choose an empty folder.")
     auditor, auditor_key = _recipient(options.auditor, Role.AUDITOR, folder / "auditor.key", chance)
@@ -53,14 +53,12 @@ async def found(options: InitOptions, environment: Mapping[str, str], clock: Clo
     signer = _signer(options.origin, chance)
     check_names(PrincipalKind.PERSON, options.person, options.person)
     check_names(PrincipalKind.CALLER, CALLER, options.person)
-    text = starter_settings(
-        origin=options.origin, recipients=[str(auditor), str(recovery)], anchors=[str(folder / "anchors")]
-    )
+    text = starter_settings(origin=options.origin, recipients=[str(auditor), str(recovery)], anchors=[str(anchors)])
     settings = read_settings(text.encode(), str(config), environment)
     # Nothing is written before this line: a refusal leaves the folder as it was.
     for directory in (folder, catalog.parent):
         directory.mkdir(parents=True, exist_ok=True)
-    for directory in (paths.folder, paths.log_key.parent, folder / "anchors"):
+    for directory in (paths.folder, paths.log_key.parent, anchors):
         directory.mkdir(mode=0o700)
     create_key(paths.data_key, chance.bytes)
     create_vault_key(paths.folder / "vault.key", chance)
@@ -77,7 +75,7 @@ async def found(options: InitOptions, environment: Mapping[str, str], clock: Clo
         person = await office.keys.create(PrincipalKind.PERSON, options.person, options.person, by="init")
         caller = await office.keys.create(PrincipalKind.CALLER, CALLER, options.person, by="init")
     return Initialised(
-        files=(config, catalog, trust, paths.folder, folder / "anchors"),
+        files=(config, catalog, trust, paths.folder, anchors),
         private_files=private_files,
         config=config,
         log_vkey=str(signer.key),

@@ -8,7 +8,7 @@ import typer
 from gateway.core.ids import mint_key
 from gateway.core.strictjson import JsonError, parse
 from gateway.model.operation import Outcome, State
-from gateway.surfaces.cli.asking import ask, client_of, path_of, refused, segment
+from gateway.surfaces.cli.asking import ask, client_of, hold_fast, path_of, refused, segment
 from gateway.surfaces.cli.choosing import properties_of
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.context import Context, Exit, JsonFlag, check_seconds, complain, current, fail, read_input
@@ -212,8 +212,7 @@ def _end(context: Context, document: dict[str, Any]) -> NoReturn:
 
 
 def _print(context: Context, document: dict[str, Any], code: Exit = Exit.SUCCESS) -> None:
-    known = f"The operation's state is {document['state']}; see: gateway operations show {document['operation_id']}"
-    context.unwritten = (known, code)
+    hold_fast(context, document, code)
     if context.as_json:
         context.print_json(document)
     else:

@@ -136,6 +136,7 @@ def revoke(
         await opened.keys.revoke(key_id, by=operator())
 
     context.run(administer(context, lambda client: client.call("DELETE", f"/v1/keys/{segment(key_id)}"), local))
+    context.unwritten = (f"The key gwk_{key_id} is revoked.", Exit.ERROR)
     if as_json:
         context.print_json({"key_id": key_id, "revoked": True})
         return
@@ -170,6 +171,7 @@ def set_credential(
     made = context.run(
         administer(context, lambda client: client.call("PUT", f"/v1/credentials/{segment(name)}", body=body), local)
     )
+    context.unwritten = (f"The credential {name} was stored.", Exit.ERROR)
     if as_json:
         context.print_json(made)
         return
@@ -228,6 +230,7 @@ def remove(
             fail("There is no credential of that name.", Exit.REFUSED)
 
     context.run(administer(context, lambda client: client.call("DELETE", f"/v1/credentials/{segment(name)}"), local))
+    context.unwritten = (f"The credential {name} was removed.", Exit.ERROR)
     if as_json:
         context.print_json({"name": name, "removed": True})
         return

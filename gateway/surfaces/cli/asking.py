@@ -1,6 +1,6 @@
 """What every command that asks the gateway shares: where, under which key, and what to say of a refusal."""
 
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import typer
@@ -23,6 +23,12 @@ def path_of(operation: str, deed: str = "") -> str:
 def client_of(context: Context) -> Client:
     """A client with the address and key of the environment."""
     return Client(context.address(), context.key())
+
+
+def hold_fast(context: Context, document: dict[str, Any], code: Exit) -> None:
+    """What is known of an operation, said with its own exit code, if nobody takes what is printed of it."""
+    known = f"The operation's state is {document['state']}; see: gateway operations show {document['operation_id']}"
+    context.unwritten = (known, code)
 
 
 async def ask(

@@ -8,13 +8,16 @@ from pathlib import Path
 
 from audit.cli import progress_bar
 from audit.report import Finding
+from gateway.catalog.lint import Checked
 from gateway.catalog.lint import check as check_catalog
 from gateway.catalog.load import read_folder
+from gateway.catalog.mistake import MistakesError
 from gateway.engine.anchoring import witnesses_of
 from gateway.settings import Settings
 from gateway.store.port import Refused
 from gateway.surfaces.cli.client import AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.context import Context
+from gateway.surfaces.cli.render import counted
 
 PRIVATE_BITS = 0o077
 FINDINGS_MAX = 5
@@ -56,12 +59,15 @@ async def examine(context: Context) -> list[Line]:
 
 
 def _catalog(settings: Settings) -> list[Line]:
-    checked = check_catalog(read_folder(Path(settings.catalog_folder)))
+    try:
+        checked = check_catalog(read_folder(Path(settings.catalog_folder)))
+    except MistakesError as error:
+        checked = Checked(tuple(error.mistakes), None)
     errors = [mistake for mistake in checked.mistakes if not mistake.warning]
     if errors:
-        return [Line("catalog", fine=False, detail=f"{len(errors)} mistakes; `gateway check` names them")]
+        return [Line("catalog", fine=False, detail=f"{counted(len(errors), 'mistake')}; `gateway check` names them")]
     count = len(checked.catalog.actions) if checked.catalog is not None else 0
-    lines = [Line("catalog", fine=True, detail=f"{count} actions")]
+    lines = [Line("catalog", fine=True, detail=counted(count, "action"))]
     if not settings.access:
         lines.append(Line("access", fine=False, detail="no access rule: nobody may run anything; see `access`"))
     return lines

@@ -50,6 +50,7 @@ def enroll(
         _show(context, seen, replaces or [])
         digest = seen["digest"]
     made = context.run(_keys(context, name, place, confirmed=(digest, replaces or [])))
+    context.unwritten = (f"The keys of {name} are on record. To read what belongs into the catalog: {LOST}", Exit.ERROR)
     if as_json:
         context.print_json(made)
         return

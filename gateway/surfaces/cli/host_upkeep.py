@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from gateway.surfaces.cli.administering import administer
-from gateway.surfaces.cli.asking import ask, client_of, segment
+from gateway.surfaces.cli.asking import ask, client_of, hold_fast, segment
 from gateway.surfaces.cli.composition import HostQuestions, Opened
 from gateway.surfaces.cli.context import Context, Exit, JsonFlag, current, fail
 from gateway.surfaces.cli.enrolling import HostArgument
@@ -199,11 +199,13 @@ def _submit(context: Context, name: str, deed: str, body: dict[str, Any]) -> NoR
     given = {field: value for field, value in body.items() if value is not None}
     call = ask(client_of(context), "POST", _path(name, deed), body=given, wait=WAIT_SECONDS)
     document = context.run(call).document
+    code = exit_code(document)
+    hold_fast(context, document, code)
     if context.as_json:
         context.print_json(document)
     else:
         print_done(context.out, document)
-    raise typer.Exit(exit_code(document))
+    raise typer.Exit(code)
 
 
 def print_done(out: Console, document: dict[str, Any]) -> None:

@@ -35,31 +35,30 @@ def init(
     made_up = f"{os.uname().nodename or 'gateway'}/audit/{context.composition.chance.bytes(4).hex()}"
     options = InitOptions(folder, made_up if origin is None else origin, person, auditor, recovery)
 
-    async def work() -> None:
-        made = await context.composition.initialise(options)
-        if as_json:
-            context.print_json(
-                {
-                    "config": str(made.config),
-                    "files": [str(path) for path in made.files],
-                    "private_files": [str(path) for path in made.private_files],
-                    "log_key": made.log_vkey,
-                    "person": {"name": person, "key": made.person_key},
-                    "caller": {"name": made.caller, "key": made.caller_key},
-                }
-            )
-            return
-        out = context.out
-        out.print(f"Made a gateway in {escape(str(made.config.parent))}:")
-        for path in made.files:
-            out.print(f"  {escape(str(path))}")
-        for path in made.private_files:
-            out.print(f"  {escape(str(path))}  [yellow]private: move it to another machine, it opens the audit log[/]")
-        out.print("\nTwo keys, shown this once and kept only as hashes:")
-        sys.stdout.write(f"  person {person}:  {made.person_key}\n  caller {made.caller}:  {made.caller_key}\n")
-        out.print(f"\nNext:\n  cd {escape(shlex.quote(str(made.config.parent)))}\n  gateway check\n  gateway serve")
-
-    context.run(work())
+    made = context.run(context.composition.initialise(options))
+    lost = f"The gateway in {made.config.parent} was made, and nobody has its two keys now; there:"
+    context.unwritten = (f"{lost} gateway keys create NAME --kind person", Exit.ERROR)
+    if as_json:
+        context.print_json(
+            {
+                "config": str(made.config),
+                "files": [str(path) for path in made.files],
+                "private_files": [str(path) for path in made.private_files],
+                "log_key": made.log_vkey,
+                "person": {"name": person, "key": made.person_key},
+                "caller": {"name": made.caller, "key": made.caller_key},
+            }
+        )
+        return
+    out = context.out
+    out.print(f"Made a gateway in {escape(str(made.config.parent))}:")
+    for path in made.files:
+        out.print(f"  {escape(str(path))}")
+    for path in made.private_files:
+        out.print(f"  {escape(str(path))}  [yellow]private: move it to another machine, it opens the audit log[/]")
+    out.print("\nTwo keys, shown this once and kept only as hashes:")
+    sys.stdout.write(f"  person {person}:  {made.person_key}\n  caller {made.caller}:  {made.caller_key}\n")
+    out.print(f"\nNext:\n  cd {escape(shlex.quote(str(made.config.parent)))}\n  gateway check\n  gateway serve")
 
 
 def _asked(question: str) -> str | None:
@@ -100,7 +99,10 @@ def check(
     *,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check settings and catalog: every mistake with file, line, a plain sentence and a hint. Exit 1 on mistakes."""
+    """Check settings and catalog: every mistake with file, line, a plain sentence and a hint.
+
+    Exit 1 on mistakes; settings that cannot be used end this command, like every other, with 2.
+    """
     from gateway.catalog.lint import Checked
     from gateway.catalog.lint import check as check_catalog
     from gateway.catalog.load import read_folder
@@ -157,7 +159,10 @@ def schema(
 
 
 def doctor(*, as_json: JsonFlag = False) -> None:
-    """Look at settings, files, keys, log and the running gateway, and say what is wrong. Exit 1 on findings."""
+    """Look at settings, files, keys, log and the running gateway, and say what is wrong. Exit 1 on findings.
+
+    Settings that cannot be used end it, like every other command, with 2.
+    """
     from gateway.surfaces.cli.doctor import examine
 
     context = current()
@@ -196,6 +201,7 @@ def recover(
         context.settings(), person=person, reason=reason, accept_loss=accept_loss, auditor_key=auditor_key
     )
     said = context.run(work)
+    context.unwritten = (said, Exit.ERROR)
     if as_json:
         context.print_json({"ok": True, "detail": said})
     else:

@@ -49,10 +49,11 @@ def shred(
         )
     )
     tags = done["erased"]
+    told = f"Erased; the audit log names it {', '.join(tags)}." if tags else "There is no key of that person."
+    context.unwritten = (told, Exit.ERROR)
     if as_json:
         context.print_json(done)
     else:
-        told = f"Erased; the audit log names it {', '.join(tags)}." if tags else "There is no key of that person."
         context.out.print(told, markup=False)
     if not tags:
         raise typer.Exit(Exit.ERROR)

@@ -88,7 +88,15 @@ def test_init_refuses_before_it_writes_anything(anywhere: Program, tmp_path: Pat
         assert said.out == ""
         assert said.err
         assert not folder.exists(), arguments
-    for name in ("gateway.yaml", "trust.policy", "data", "catalog/starter.yaml", "auditor.key", "recovery.key"):
+    for name in (
+        "gateway.yaml",
+        "trust.policy",
+        "data",
+        "anchors",
+        "catalog/starter.yaml",
+        "auditor.key",
+        "recovery.key",
+    ):
         there = tmp_path / name.replace("/", "-")
         (there / name).parent.mkdir(parents=True)
         (there / name).write_text("mine")
@@ -96,7 +104,7 @@ def test_init_refuses_before_it_writes_anything(anywhere: Program, tmp_path: Pat
         assert said.code == 1, name
         assert "exists already" in said.err
         assert (there / name).read_text() == "mine"
-        assert [path for path in files_in(there) if "." in path] == ([name] if "." in name else [])
+        assert files_in(there) == (["catalog", name] if "/" in name else [name])
     plain = tmp_path / "plain"
     plain.write_text("")
     assert anywhere("init", str(plain / "below")).code == 1
@@ -173,6 +181,14 @@ def test_doctor_looks_at_a_stopped_gateway(stopped: Program, home: Home) -> None
     assert "FINDING" in found.out
     assert checks(document)["files"] is checks(document)["anchors"] is False
     assert "mode 0644" in json.dumps(document)
+
+
+def test_doctor_looks_at_the_rest_though_the_catalog_cannot_be_read(stopped: Program, home: Home) -> None:
+    (home.folder / "catalog").rename(home.folder / "gone")
+    document = stopped.json("doctor")
+
+    looked_at = ["settings", "catalog", "files", "anchors", "recipients", "store", "audit log"]
+    assert checks(document) == dict.fromkeys(looked_at, True) | {"catalog": False}
 
 
 def test_doctor_looks_at_a_running_gateway(person: Program, caller: Program, hall: Hall) -> None:

@@ -1,18 +1,23 @@
 """Where nobody takes what the program writes, its exit code still says nothing that is not so."""
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from gateway.app import App
-from gateway.surfaces.cli import acting, local
+from gateway.surfaces.cli import acting, administering, host_upkeep, local, main
+from gateway.surfaces.cli.client import Answer
+from gateway.surfaces.cli.context import Exit
 from gateway.surfaces.cli.main import run
 from tests.unit.surfaces.cli.conftest import Program
+from tests.unit.surfaces.door import Home
 
 DEPLOY = ("call", "deploy", "--arg", "name=unwritten", "--key", "unwritten")
 
@@ -75,6 +80,53 @@ def test_a_key_that_was_made_and_not_shown_is_told(person: Program) -> None:
 
     assert code == 1
     assert "nobody has it now: revoke it" in told
+
+
+class Full(StringIO):
+    """Standard output on a disk without space, for a command that runs in this process."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def untold(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], *words: str) -> int:
+    # This process keeps its own standard output.
+    monkeypatch.setattr(main, "drop_output", lambda: None)
+    with redirect_stdout(Full()):
+        return main.run(App(environment), words)
+
+
+def test_what_was_changed_is_told_where_the_answer_is_not_taken(
+    stopped: Program, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = home.caller_key[:14]
+    monkeypatch.setattr(administering, "read_input", lambda: "value-of-some-length\n")
+    monkeypatch.setattr(sys, "stdin", StringIO())
+    for words, told in (
+        (("init", str(tmp_path / "new")), "was made, and nobody has its two keys"),
+        (("credentials", "set", "c", "--origin", "http://127.0.0.1:9"), "The credential c was stored."),
+        (("credentials", "remove", "c"), "The credential c was removed."),
+        (("keys", "revoke", prefix), f"The key {prefix} is revoked."),
+        (("subjects", "shred", "somebody"), "There is no key of that person."),
+        (("recover", "--person", "a", "--reason", "b", "--accept-loss"), "Writes go on. The audit log is "),
+    ):
+        assert untold(monkeypatch, stopped.environment, *words) == Exit.ERROR, words
+        assert told in capsys.readouterr().err, words
+
+
+def test_what_became_of_an_operation_on_a_host_keeps_its_exit_code(
+    caller: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = caller.json("call", "deploy", "--arg", "name=on-a-host", "--key", "on-a-host", "--wait", "0")
+
+    async def answered(*_: object, **__: object) -> Answer:
+        return Answer(202, made | {"state": "in_doubt", "outcome": "unknown", "executed": "unknown"}, {})
+
+    monkeypatch.setattr(host_upkeep, "ask", answered)
+    for form in ((), ("--json",)):
+        words = "host", "fence", "web-1", "op_01jd0000000000000000000000", *form
+        assert untold(monkeypatch, caller.environment, *words) == Exit.UNKNOWN
+        assert "The operation's state is in_doubt" in capsys.readouterr().err
 
 
 def test_a_fault_of_the_program_is_no_verdict_on_an_operation(
