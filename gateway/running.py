@@ -80,7 +80,7 @@ async def run_gateway(
 ) -> AsyncIterator[Running]:
     """Open the folder, take over what is unsettled, listen, and at the end drain in order.
 
-    Raises `store.port.Refused` (with a sentence) and `catalog.mistake.CatalogRefused` before anything runs.
+    Raises `store.port.Refused` (with a sentence) and `catalog.mistake.MistakesError` before anything runs.
     """
     catalog = open_catalog(Path(settings.catalog_folder))
     declared = (catalog.definition(action) for action in catalog.actions.values())

@@ -253,7 +253,7 @@ class Operation(_Image):
     """What the outcome rests on: `answer`, `handle`, `probe`, `state`, `fence`, `absence`, `unsent`, `attestation`;
     None for a read of which nothing is known."""
     executed: Executed = Executed.NO
-    """Meaningful in a final state; before that `core.lifecycle.shown` derives it."""
+    """Meaningful in a final state; before that `core.judge.claim` derives it."""
     failure: Failure | None = None
     attestation: Attestation | None = None
     contradicted: bool = False
