@@ -1,5 +1,7 @@
 """Keys and credentials over REST, for people; secrets go in and never come out again."""
 
+from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -87,17 +89,30 @@ class CredentialList(Document):
     credentials: list[CredentialDocument]
 
 
+def administered(handler: Callable[[Call], Awaitable[Reply]]) -> Callable[[Call], Awaitable[Reply]]:
+    """A handler that only people reach, and that takes no query: nothing is read of a body before both are certain.
+
+    Raises Problem(forbidden) for a caller's key, Problem(invalid_input) for a query.
+    """
+
+    @wraps(handler)
+    async def guarded(call: Call) -> Reply:
+        require_deed(call.who, Deed.ADMINISTER)
+        call.query({})
+        return await handler(call)
+
+    return guarded
+
+
+@administered
 async def list_keys(call: Call) -> Reply:
     """`GET /v1/keys`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     return Reply(200, {"keys": [key_document(line) for line in call.ports.keys.list()]})
 
 
+@administered
 async def create_key(call: Call) -> Reply:
     """`POST /v1/keys`: the text of the key is in this answer and nowhere else."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(NewKeyRequest)
     kind = PrincipalKind(body.kind)
     owner = body.owner or (body.name if kind is PrincipalKind.PERSON else call.who.name)
@@ -105,25 +120,22 @@ async def create_key(call: Call) -> Reply:
     return Reply(201, {"key": made.text, "line": key_document(made.line)}, {"Cache-Control": "no-store"})
 
 
+@administered
 async def revoke_key(call: Call) -> Reply:
     """`DELETE /v1/keys/{id}`: ends it at once, open streams included."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     await call.ports.keys.revoke(call.path("id"), by=call.who.name)
     return Reply(204)
 
 
+@administered
 async def list_credentials(call: Call) -> Reply:
     """`GET /v1/credentials`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     return Reply(200, {"credentials": [credential_document(line) for line in call.ports.vault.list()]})
 
 
+@administered
 async def put_credential(call: Call) -> Reply:
     """`PUT /v1/credentials/{name}`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(CredentialRequest)
     line = await call.ports.vault.set(
         call.path("name"),
@@ -136,10 +148,9 @@ async def put_credential(call: Call) -> Reply:
     return Reply(200, credential_document(line))
 
 
+@administered
 async def remove_credential(call: Call) -> Reply:
     """`DELETE /v1/credentials/{name}`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     if not await call.ports.vault.remove(call.path("name"), by=call.who.name):
         raise Problem(Code.NOT_FOUND, "There is no credential of that name.", "List the credentials to see the names.")
     return Reply(204)

@@ -13,7 +13,7 @@ from gateway.model.principal import Deed
 from gateway.model.problem import Code, Problem
 from gateway.surfaces.documents import Document
 from gateway.surfaces.host_wire import check_document, keys_document, stored_page
-from gateway.surfaces.rest.administration import Name
+from gateway.surfaces.rest.administration import Name, administered
 from gateway.surfaces.rest.call import Call, Reply
 from gateway.surfaces.rest.operations import later, operation_reply
 
@@ -153,19 +153,17 @@ class CollectRequest(Document):
     key: OperationKey | None = None
 
 
+@administered
 async def fetch_keys(call: Call) -> Reply:
     """`POST /v1/hosts/{name}/keys`: nothing is sent but the key exchange, and nothing is believed."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(HostPlaceRequest)
     found = await call.ports.hosts.enrolment.offer(call.who, _name(call), _place(body))
     return Reply(200, keys_document(found, enrolled=False))
 
 
+@administered
 async def enroll(call: Call) -> Reply:
     """`POST /v1/hosts/{name}/enroll`: a person believes the keys that were shown."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(EnrolRequest)
     found = await call.ports.hosts.enrolment.confirm(
         call.who, _name(call), _place(body), seen=body.digest, replaces=body.replaces
@@ -173,10 +171,9 @@ async def enroll(call: Call) -> Reply:
     return Reply(200, keys_document(found, enrolled=True))
 
 
+@administered
 async def check(call: Call) -> Reply:
     """`GET /v1/hosts/{name}/check`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     return Reply(200, check_document(await call.ports.hosts.desk.check(_name(call))))
 
 
@@ -188,20 +185,18 @@ async def operations(call: Call) -> Reply:
     return Reply(200, stored_page(found, more=more))
 
 
+@administered
 async def lock(call: Call) -> Reply:
     """`GET /v1/hosts/{name}/locks/{lock}`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     name = call.path("lock")
     if _LOCK.fullmatch(name) is None:
         raise Problem(Code.NOT_FOUND, "That is no name of a lock.", "Use the `lock` of an action in the catalog.")
     return Reply(200, await call.ports.hosts.desk.lock(_name(call), name))
 
 
+@administered
 async def fence(call: Call) -> Reply:
     """`POST /v1/hosts/{name}/fence`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(FenceRequest)
     view = await call.ports.hosts.upkeep.fence(
         call.who, _name(call), body.operation, attempts=body.attempts, reason=body.reason, key=body.key
@@ -209,10 +204,9 @@ async def fence(call: Call) -> Reply:
     return await _reply(call, view)
 
 
+@administered
 async def unlock(call: Call) -> Reply:
     """`POST /v1/hosts/{name}/unlock`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(UnlockRequest)
     view = await call.ports.hosts.upkeep.unlock(
         call.who, _name(call), body.lock, seen=body.digest, reason=body.reason, key=body.key
@@ -220,10 +214,9 @@ async def unlock(call: Call) -> Reply:
     return await _reply(call, view)
 
 
+@administered
 async def collect(call: Call) -> Reply:
     """`POST /v1/hosts/{name}/collect`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(CollectRequest)
     view = await call.ports.hosts.upkeep.collect(
         call.who, _name(call), older_than_seconds=body.older_than_seconds, reason=body.reason, key=body.key

@@ -2,9 +2,8 @@
 
 from pydantic import Field
 
-from gateway.core.acl import require_deed
-from gateway.model.principal import Deed
 from gateway.surfaces.documents import Document
+from gateway.surfaces.rest.administration import administered
 from gateway.surfaces.rest.call import Call, Reply
 from gateway.surfaces.wire import key_change_document
 
@@ -42,20 +41,18 @@ class KeyChangeDocument(Document):
     policy: str = Field(description="Every key of this log, each with its part of it, as a trust policy.")
 
 
+@administered
 async def shred_subject(call: Call) -> Reply:
     """`POST /v1/subjects/shred`. Asked again, it erases nothing and says so."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     body = await call.body(ShredRequest)
     by = call.who.name if body.decided_by is None else f"{body.decided_by}, asked by {call.who.name}"
     tags = await call.ports.subjects.shred(body.subject, by=by)
     return Reply(200, {"erased": [tag.hex() for tag in tags]})
 
 
+@administered
 async def change_log_key(call: Call) -> Reply:
     """`POST /v1/audit/rotate-keys`."""
-    require_deed(call.who, Deed.ADMINISTER)
-    call.query({})
     keys = call.ports.log_keys
     rotated = await keys.rotate(by=call.who.name)
     return Reply(200, key_change_document(rotated, keys.policy))
