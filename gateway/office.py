@@ -191,10 +191,13 @@ async def _export_rest(store: SqlStore, ledger: Ledger) -> Published | None:
             await store.put_meta("exported", str(tail[-1].seq).encode(), ())
         published = ledger.publisher.publish()
         ledger.log_keys.settle()
-        return published
     except (LogError, OSError, BadNote) as error:
         log.warning("audit_export_postponed", reason=str(error))
         return None
+    for number, reason in () if published is None else published.failed:
+        # Nobody looks again before the next start, and a checkpoint that is nowhere else vouches for nothing.
+        log.warning("audit_anchor_failed", reason=f"{ledger.anchoring.names[number]}: {reason}")
+    return published
 
 
 async def _cosign_last(ledger: Ledger, published: Published) -> None:

@@ -3,14 +3,16 @@
 import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from audit import machine
-from audit.checkpoint import CHECKPOINT
-from audit.disk import DiskDirectory, log_folder
+from audit import history, machine
+from audit.checkpoint import CHECKPOINT, Checkpoint
+from audit.disk import Directory, DiskDirectory, log_folder
 from audit.keyring import KeyProblem
 from audit.log import SEGMENTS
+from audit.note import BadNote
 from audit.report import Exit, Finding
 from audit.subjects import PersonalKey, Subject
 from audit.trust import TrustPolicy, Witness
@@ -48,6 +50,15 @@ class KeptSubjects:
         except Refused as refused:
             raise OSError(errno.EIO, str(refused)) from refused
         return None if kept is None else Subject(kept.handle, kept.tag, kept.wrapped)
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """An anchor that did not get what was signed before the newest checkpoint. Sizes are numbers of entries."""
+
+    place: Path
+    held: int
+    signed: int
 
 
 class LogLook:
@@ -143,7 +154,48 @@ class LogLook:
         anchors = zip(self._settings.audit.anchors, self.anchors(origin), strict=True)
         return [place for root, place in anchors if Path(root).is_dir() and not (place / CHECKPOINT).exists()]
 
+    def anchors_behind(self) -> list[Behind]:
+        """Anchors that hold less than the last checkpoint but one: the newest may be on its way at this moment."""
+        origin = self.origin()
+        signed = _sizes(DiskDirectory(self.folder(origin)), origin)
+        if len(signed) < 2:
+            return []
+        held = [(place, _size(_note(place), origin)) for place in self.anchors(origin)]
+        return [Behind(place, size, signed[0]) for place, size in held if size is not None and size < signed[1]]
+
     @contextmanager
     def _peek(self) -> Iterator[Peek]:
         with Peek.open(database_path(self._settings.store.url or self._paths.database)) as peek:
             yield peek
+
+
+def _sizes(directory: Directory, origin: str) -> list[int]:
+    """What the two newest different checkpoints of a log's own history cover, newest first."""
+    found: list[int] = []
+    try:
+        for note in history.backwards(directory):
+            size = _size(note, origin)
+            if size is not None and size not in found:
+                found.append(size)
+            if len(found) == 2:
+                break
+    except OSError as error:
+        raise Refused(f"The history of checkpoints cannot be read: {error.strerror or error}.") from error
+    return found
+
+
+def _note(anchor: Path) -> bytes:
+    try:
+        return DiskDirectory(anchor).read(CHECKPOINT, 0, history.NOTE_BYTES_MAX)
+    except OSError:
+        # Missing or unreadable is told of elsewhere.
+        return b""
+
+
+def _size(note: bytes, origin: str) -> int | None:
+    """The size that a checkpoint of that log names. Whether it is signed is for the verifier to say."""
+    try:
+        checkpoint = Checkpoint.from_text(note.decode().partition("\n\n")[0] + "\n")
+    except (BadNote, UnicodeDecodeError):
+        return None
+    return checkpoint.size if checkpoint.origin == origin else None

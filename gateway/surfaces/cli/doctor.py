@@ -20,11 +20,16 @@ from gateway.surfaces.cli.context import Context
 from gateway.surfaces.cli.render import counted
 
 PRIVATE_BITS = 0o077
+LISTED_MAX = 200
 FINDINGS_MAX = 5
 """Of one log; `gateway audit verify` tells them all."""
 _PUT_BACK = (
     "Put back what was there, or mount its disk: until then that place vouches for nothing. Only if it is lost for"
     " good, make the folder anew."
+)
+_BEHIND = (
+    "{place} did not get the newest checkpoints: it ends at {held} of {signed} entries. See whether it is full or"
+    " read-only, and whose it is; the gateway's own log says why."
 )
 _DAMAGED = (
     "Keep a copy of {folder} as it is. If a backup holds the file whole, stop the gateway and put that file back;"
@@ -91,7 +96,7 @@ def _files(settings: Settings) -> list[Line]:
             Line("recipients", fine=False, detail="fewer than two: without a recovery key a lost key is final")
         )
     else:
-        lines.append(Line("recipients", fine=True, detail=f"{len(settings.audit.recipients)} public keys"))
+        lines.append(Line("recipients", fine=True, detail=counted(len(settings.audit.recipients), "public key")))
     return lines
 
 
@@ -103,7 +108,8 @@ def _anchors(settings: Settings) -> list[Line]:
     if not audit.anchors:
         return []
     missing = [anchor for anchor in audit.anchors if not Path(anchor).is_dir()]
-    detail = f"missing: {', '.join(missing)}. {_PUT_BACK}" if missing else f"{len(audit.anchors)} folders"
+    there = counted(len(audit.anchors), "folder")
+    detail = f"missing: {', '.join(missing)}. {_PUT_BACK}" if missing else there
     return [Line("anchors", fine=not missing, detail=detail)]
 
 
@@ -134,7 +140,7 @@ def _log(context: Context, settings: Settings) -> list[Line]:
     try:
         with progress_bar("reading the log", shown=sys.stderr.isatty() and not context.as_json) as (started, progress):
             found = look.damage(context.composition.clock.wall_ms(), started=started, progress=progress)
-        emptied = look.emptied_anchors()
+        emptied, behind = look.emptied_anchors(), look.anchors_behind()
         folder = look.folder(look.origin())
     except Refused as refused:
         return [Line("audit log", fine=False, detail=f"not looked at: {refused}")]
@@ -142,8 +148,13 @@ def _log(context: Context, settings: Settings) -> list[Line]:
         Line("anchors", fine=False, detail=f"{place} holds nothing of this log; was it emptied? {_PUT_BACK}")
         for place in emptied
     ]
+    lines += [
+        Line("anchors", fine=False, detail=_BEHIND.format(place=item.place, held=item.held, signed=item.signed))
+        for item in behind
+    ]
     if not found:
-        return [*lines, Line("audit log", fine=True, detail="its files hold together, and the anchors agree")]
+        told = "its files hold together" if emptied or behind else "its files hold together, and the anchors agree"
+        return [*lines, Line("audit log", fine=True, detail=told)]
     return [*lines, *(Line("audit log", fine=False, detail=_told(finding, folder)) for finding in found[:FINDINGS_MAX])]
 
 
@@ -166,15 +177,18 @@ async def _gateway(context: Context, settings: Settings) -> AsyncIterator[Line]:
     reason = "" if ready.status == 200 else f": {ready.document.get('reason')}"
     yield Line("gateway", fine=not reason, detail=f"serves at {context.address()}{reason}")
     try:
-        operations = await client.call("GET", "/v1/operations", query={"state": "unresolved", "limit": "200"})
+        # A caller's key sees its own operations only: what it does not see is not told as being none.
+        people = await client.call("GET", "/v1/keys")
+        operations = await client.call("GET", "/v1/operations", query={"state": "unresolved", "limit": f"{LISTED_MAX}"})
     except (Unreachable, AnswerLost) as lost:
         yield Line("operations", fine=False, detail=f"cannot be listed: {lost}")
         return
-    if operations.is_problem:
+    if people.is_problem or operations.is_problem:
         yield Line("operations", fine=True, detail="not looked at: GATEWAY_KEY is not set to a person's key")
         return
     count = len(operations.document["operations"])
-    detail = f"{count} unresolved: `gateway operations list --state unresolved`" if count else "none unresolved"
+    more = " or more" if count == LISTED_MAX else ""
+    detail = f"{count}{more} unresolved: `gateway operations list --state unresolved`" if count else "none unresolved"
     yield Line("operations", fine=not count, detail=detail)
 
 
@@ -188,4 +202,5 @@ async def _stopped(context: Context, settings: Settings) -> Line:
     except Refused as refused:
         return Line("store", fine=False, detail=str(refused))
     total = sum(counts.values())
-    return Line("store", fine=True, detail=f"not running; {total} operations, store and audit log agree")
+    stored = counted(total, "operation")
+    return Line("store", fine=True, detail=f"not running; {stored}, store and audit log agree")

@@ -196,8 +196,24 @@ def test_doctor_looks_at_a_running_gateway(person: Program, caller: Program, hal
     assert fine["ok"], fine
     assert "none unresolved" in json.dumps(fine)
     assert caller("doctor", GATEWAY_KEY="").code == 0
+    # It would see nothing of what others left unresolved.
+    assert "not looked at" in caller("doctor").out
     elsewhere = person.json("doctor", GATEWAY_ADDR=f"127.0.0.1:{hall.service.port}")
     assert checks(elsewhere)["gateway"] is False
+
+
+def test_doctor_finds_an_anchor_that_gets_nothing_any_more(stopped: Program, home: Home) -> None:
+    # In the way of what every new checkpoint is written to first.
+    (home.folder / "anchors" / "checkpoint.tmp").mkdir()
+
+    stopped("doctor")
+    assert "audit_anchor_failed" in stopped.heard[-1]
+    document = stopped.json("doctor")
+
+    details = [item["detail"] for item in document["checks"] if not item["ok"]]
+    assert len(details) == 1
+    assert "did not get the newest checkpoints" in details[0]
+    assert "the anchors agree" not in json.dumps(document)
 
 
 def test_doctor_tells_how_old_the_newest_cosignature_is(stopped: Program, home: Home) -> None:
