@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.engine.chance import Chance
-from gateway.store.lock import check_file, open_private
+from gateway.store.lock import check_file, open_private, why_not
 from gateway.store.port import Refused
 
 VARIABLE: Final = "GATEWAY_VAULT_KEY"
@@ -29,9 +29,7 @@ def load_vault_key(path: Path, from_environment: str | None) -> bytes:
     except FileNotFoundError:
         raise Refused(f"There is no vault key: {path} does not exist and {VARIABLE} is not set.") from None
     except OSError as error:
-        raise Refused(
-            f"The vault key in {path} cannot be opened: {error.strerror}. Links are not followed here."
-        ) from error
+        raise Refused(f"The vault key in {path} cannot be opened: {why_not(error)}") from error
     try:
         check_file(path, os.fstat(descriptor))
         text = os.read(descriptor, _READ_MAX)

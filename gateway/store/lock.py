@@ -1,5 +1,6 @@
 """The data folder: private to its owner, and open in one process at a time."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -71,13 +72,23 @@ def open_private(path: Path) -> int:
     try:
         descriptor = os.open(path, flags, FILE_MODE)
     except OSError as error:
-        raise Refused(f"{path} cannot be opened: {error.strerror}. Links are not followed here.") from error
+        raise Refused(f"{path} cannot be opened: {why_not(error)}") from error
     try:
         check_file(path, os.fstat(descriptor))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def why_not(error: OSError) -> str:
+    """Why a private file could not be opened, and what helps, as the end of a sentence."""
+    cure = {
+        errno.ELOOP: " Links are not followed here.",
+        errno.EROFS: " The gateway writes there: make its disk writable.",
+        errno.EACCES: " It has to belong to whoever runs the gateway.",
+    }
+    return f"{error.strerror}.{cure.get(error.errno or 0, '')}"
 
 
 def check_file(path: Path, status: os.stat_result) -> None:

@@ -48,12 +48,12 @@ def damage_refused(path: Path | None) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         # The file may be whole: on a full disk nobody should put an old copy in its place.
         raise Refused(
-            f"{path} cannot be opened as a database: {error}. Nothing was started. See whether the disk is full, "
-            "failing or read-only, and start again."
+            f"{path} cannot be opened as a database: {error}. Nothing was changed. See whether the disk is full, "
+            "failing or read-only, and then try again."
         ) from error
     except sqlite3.DatabaseError as error:
         raise Refused(
-            f"{path} cannot be opened as a database: {error}. Nothing was started. Keep the file and those beside it, "
+            f"{path} cannot be opened as a database: {error}. Nothing was changed. Keep the file and those beside it, "
             "and put back a copy that was made while the gateway was stopped."
         ) from error
 

@@ -1,3 +1,4 @@
+import errno
 import os
 import sqlite3
 import stat
@@ -5,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.lock import DataFolder, check_folder, open_private
+from gateway.store.lock import DataFolder, check_folder, open_private, why_not
 from gateway.store.port import Refused
 from gateway.store.sqlite import damage_refused
 from gateway.store.threaded import Limits, Ports, SqlStore, database_path
@@ -67,6 +68,12 @@ def test_link_in_place_of_a_file_is_not_followed(folder: Path, tmp_path: Path) -
     (folder / "gateway.db").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Refused, match="Links are not followed"):
         open_private(folder / "gateway.db")
+
+
+def test_links_are_told_of_only_where_one_was_met() -> None:
+    assert why_not(OSError(errno.ELOOP, "Too many links")).endswith("Links are not followed here.")
+    assert why_not(OSError(errno.EROFS, "Read-only")) == "Read-only. The gateway writes there: make its disk writable."
+    assert why_not(OSError(errno.EMFILE, "Too many open files")) == "Too many open files."
 
 
 def test_pipe_in_place_of_a_file_is_refused(folder: Path) -> None:
