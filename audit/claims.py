@@ -19,6 +19,7 @@ Report = Callable[[Finding], None]
 Settle = Callable[[], None]
 """Waits a moment, so that a writer caught in the middle of a write can finish it."""
 
+SETTLE_MS = 50
 SETTLE_TRIES = 4
 
 
@@ -134,7 +135,7 @@ class Claims:
     def _stream(self, source: AnchorSource, anchor: int | None, held: _Held) -> Iterator[Claim]:
         smallest = 0
         try:
-            for note in notes_in(source, held.size, held.whole):
+            for note in _notes(source, held, own=anchor is None):
                 try:
                     checkpoint = open_checkpoint(note, self._keys)
                 except UnknownSigner:
@@ -195,6 +196,13 @@ def _settled(source: AnchorSource, settle: Settle) -> _Held:
         settle()
         size = source.directory.size(source.name)
     return _Held(size)
+
+
+def _notes(source: AnchorSource, held: _Held, *, own: bool) -> Iterator[bytes]:
+    """The notes of a file; the log's own checkpoint is one note and nothing else, however it was copied elsewhere."""
+    if own and source.name == CHECKPOINT and held.whole:
+        return iter((held.whole,))
+    return notes_in(source, held.size, held.whole)
 
 
 def notes_in(source: AnchorSource, size: int, whole: bytes | None = None) -> Iterator[bytes]:

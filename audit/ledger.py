@@ -71,6 +71,8 @@ class Ledger:
         self.erased_size = 0
         """The log says that the first so many entries were dropped."""
         self.goes_on = False
+        self.closed_ms = 0
+        """When the last close was written, by the writer's clock."""
         self.sealed_size = 0
         self.unsealed_since: int | None = None
 
@@ -258,7 +260,7 @@ class Ledger:
             self._find(entry, "misplaced", "a close that does not describe the segment it ends", offset)
         self._closed = True
         # A writer that stops closes with another reason and then seals; this one goes on in the same step.
-        self.goes_on = body.reason is not CloseReason.STOP
+        self.goes_on, self.closed_ms = body.reason is not CloseReason.STOP, entry.header.t_ms
 
     def _recovered(self, entry: Entry, body: Recovery | Succession, offset: int) -> None:
         # Elsewhere it could claim a tear that no start ever found.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 
+from audit.claims import SETTLE_MS
+
 
 def now_ms() -> int:
     """Unix time in milliseconds."""
@@ -18,7 +20,7 @@ def now_s() -> int:
 
 def settle() -> None:
     """Wait a moment, for a log that is being written."""
-    time.sleep(0.05)
+    time.sleep(SETTLE_MS / 1000)
 
 
 def entropy(length: int) -> bytes:

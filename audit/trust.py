@@ -85,7 +85,10 @@ class TrustPolicy:
         """Read a policy; raise BadPolicy."""
         reader = _Reader()
         for number, line in enumerate(text.split("\n"), 1):
-            words = line.replace("\t", " ").strip(" ").split()
+            if any((char < " " and char != "\t") or char == "\x7f" for char in line):
+                raise BadPolicy(f"line {number}: a control character; lines end in a newline alone")
+            # By spaces and tabs only: what else Unicode calls a space is part of a name to every reader of the format.
+            words = [word for word in line.replace("\t", " ").split(" ") if word]
             if not words or (words[0].startswith("#") and not words[0].startswith(OWN)):
                 continue
             try:

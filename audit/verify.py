@@ -93,7 +93,9 @@ def verify(
     comparison = Comparison(report, claims, Expected(extra.receipts, report.origin or _only_origin(policy)))
     holdings = Holdings(directory, report)
     contents = None if extra.key is None else Contents(extra.key, holdings.meet)
-    walk = Walk(directory, report, comparison, keys, settle=settle, contents=contents, progress=extra.progress)
+    walk = Walk(
+        directory, report, comparison, keys, now_ms=now_ms, settle=settle, contents=contents, progress=extra.progress
+    )
     listed = [(first, size) for first, size in sorted(sizes.items()) if 0 < size <= MAX_SEGMENT_BYTES]
     with reading_ahead(directory, listed, extra.key, extra.jobs) as take:
         if extra.started is not None:
@@ -219,8 +221,10 @@ def _judge_proof(report: Report, options: VerifyOptions, now_ms: int) -> None:
         if report.witnesses_asked:
             text = "no anchor: no checkpoint has the cosignatures that the trust policy asks for"
     else:
-        # A time rounded down to its day stands for any moment of that day.
-        age_ms = now_ms - newest.covers_t_ms - (DAY_MS if report.coarse_time else 0)
+        # A time rounded down to its day stands for any moment of that day. Whoever can only append to the log could say
+        # of an entry of their own that it is rounded; that must not make an older anchor younger.
+        rounded = report.coarse_time and newest.covers_t_ms % DAY_MS == 0
+        age_ms = now_ms - newest.covers_t_ms - (DAY_MS if rounded else 0)
         if age_ms <= options.anchor_age_max_ms:
             return
         hours = options.anchor_age_max_ms / HOUR_MS

@@ -13,11 +13,12 @@ from audit.contents import Contents
 from audit.damage import classify_tail, explain_damage, only_zeros, resume_after
 from audit.disk import Directory
 from audit.ledger import Ledger
-from audit.log import Chunk, chunks, segment_name, segments
+from audit.log import Chunk, chunks, segment_name
 from audit.note import NoteKey
 from audit.piece import Piece, piece_of
 from audit.record import FLAG_DAY, FRAME_HEADER, MAX_FRAME_BYTES, MAX_SEGMENT_BYTES, VERSION, Entry, Fault, Kind
 from audit.report import Exit, Finding, Report
+from audit.successor import successor_appears
 from audit.whole import Whole
 
 _EXPLAINED_MAX = 10
@@ -36,11 +37,13 @@ class Walk:
         comparison: Comparison,
         keys: Sequence[NoteKey],
         *,
+        now_ms: int,
         settle: Settle,
         contents: Contents | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Set up; `contents` opens the records as well, `progress` is told the bytes passed, segment by segment."""
+        """Set up at `now_ms`; `contents` opens the records, too, `progress` is told the bytes passed, by segment."""
+        self._now_ms = now_ms
         self._directory = directory
         self._report = report
         self._comparison = comparison
@@ -78,7 +81,7 @@ class Walk:
         self._ledger.check_pending_seal()
         self._ledger.judge_first_key()
         self._judge_pruned()
-        if self._ledger.goes_on and not self._excused and not self._successor_appears(firsts[-1]):
+        if self._ledger.goes_on and not self._excused and not self._goes_on(firsts[-1]):
             message = "the last segment was closed because it was full, but the one that follows it is not here"
             self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=self._seq)
         self._report.end_seq = self._seq
@@ -91,6 +94,10 @@ class Walk:
     def ledger(self) -> Ledger:
         """What the clear entries said, once everything is passed."""
         return self._ledger
+
+    def _goes_on(self, last: int) -> bool:
+        age_ms = None if self._report.coarse_time else self._now_ms - self._ledger.closed_ms
+        return successor_appears(self._directory, last, age_ms=age_ms, settle=self._settle)
 
     def _judge_pruned(self) -> None:
         """The beginning may be missing if the log says that it was dropped and a checkpoint vouches for the rest."""
@@ -106,14 +113,6 @@ class Walk:
         if self._ledger.erased_size >= self._pruned:
             message += ": the log says they were dropped, but no checkpoint of a pinned key vouches for what is left"
         self._find("missing", message, exit_code=Exit.INCOMPLETE, seq=0, segment=0)
-
-    def _successor_appears(self, last: int) -> bool:
-        """Whether a live writer is just making the next file; what is in it is the next verification's business."""
-        for _ in range(SETTLE_TRIES):
-            if segments(self._directory)[-1] > last:
-                return True
-            self._settle()
-        return False
 
     def _walk_segment(self, first: int, size: int, *, last: bool, take: Take) -> None:
         if size < 0:

@@ -15,7 +15,7 @@ from audit.keyring import SealKey
 from audit.log import segment_name, segments
 from audit.memory import MemoryDirectory
 from audit.note import NoteSigner
-from audit.record import Entry, Kind, encode_frame, parse
+from audit.record import FLAG_DAY, Entry, Kind, encode_frame, parse
 from audit.report import Exit, Finding, Report
 from audit.seal import DAY_MS
 from audit.trust import TrustPolicy
@@ -590,6 +590,17 @@ def test_coarse_time_raises_no_alarm_at_midnight() -> None:
     report = journal.verify(now_ms=midnight + DAY_MS + 3_600_000)
     assert report.coarse_time
     assert report.exit is Exit.OK, report.to_lines()
+
+
+def test_an_entry_that_says_its_time_is_rounded_makes_no_anchor_younger() -> None:
+    """Behind the last seal whoever can append writes what they like, flags included."""
+    journal = sealed_journal(tail=1)
+    entries = entries_of(journal.directory)
+    entries[-1] = replace(entries[-1], header=entries[-1].header._replace(flags=FLAG_DAY))
+    put_frames(journal.directory, rechain(entries))
+    stale = journal.verify(now_ms=journal.now_ms + 25 * 3_600_000)
+    assert stale.coarse_time
+    assert (stale.exit, [finding.code for finding in stale.findings]) == (Exit.NOT_PROVEN, ["no_anchor"])
 
 
 def test_many_damaged_entries_are_each_named() -> None:

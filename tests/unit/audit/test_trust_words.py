@@ -111,3 +111,15 @@ def test_changed_log_keys_carry_the_sizes_they_speak_for() -> None:
 def test_misspelt_sizes_are_refused_and_not_passed_over(text: str, word: str) -> None:
     with pytest.raises(BadPolicy, match=word):
         TrustPolicy.parse(text)
+
+
+def test_words_of_a_policy_part_at_spaces_and_tabs_and_nowhere_else() -> None:
+    lines = f"# a log\n \t# and its witness\nlog\t{KEY}\n  witness   w\u00a01 {W1} \nquorum w\u00a01\n"
+    policy = TrustPolicy.parse(lines)
+    assert (policy.logs, list(policy.witnesses), policy.quorum) == ((KEY,), ["w\u00a01"], "w\u00a01")
+
+
+@pytest.mark.parametrize("char", ["\r", "\x0b", "\x0c", "\x1c", "\x00", "\x7f"])
+def test_a_control_character_in_a_policy_is_refused_where_it_stands(char: str) -> None:
+    with pytest.raises(BadPolicy, match="line 2: a control character"):
+        TrustPolicy.parse(f"log {KEY}\nquorum none{char}\n")

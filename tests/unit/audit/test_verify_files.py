@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.checkpoint import CHECKPOINT, HISTORY
-from audit.claims import AnchorSource
+from audit.claims import SETTLE_MS, SETTLE_TRIES, AnchorSource
 from audit.disk import DiskDirectory, log_folder
 from audit.export import Exporter
 from audit.log import LogContradiction, chunks, segment_name, segments
 from audit.record import MAX_SEGMENT_BYTES
 from audit.report import Exit, Report
+from audit.successor import SUCCESSOR_AWAITED_MS
 from audit.verify import Extra, VerifyOptions, verify
-from tests.unit.audit.logs import ORIGIN, Journal, sealed_journal
+from tests.unit.audit.logs import ORIGIN, Journal, entries_of, sealed_journal
 from tests.unit.audit.oracle import oracle
 
 
@@ -263,6 +264,63 @@ def test_an_empty_history_holds_no_note_and_an_empty_anchor_is_unusable() -> Non
     journal.anchor.put(CHECKPOINT, b"")
     report = journal.verify(options=VerifyOptions(accept_unanchored=True))
     assert (report.exit, [finding.code for finding in report.findings]) == (Exit.NOT_PROVEN, ["bad_anchor"])
+
+
+@pytest.mark.parametrize("behind", [b"\n", b"\n\n", b"x", "\n\u2014 other".encode()])
+def test_the_logs_own_checkpoint_is_one_note_and_nothing_else(behind: bytes) -> None:
+    journal = sealed_journal()
+    journal.directory.put(CHECKPOINT, journal.directory.files()[CHECKPOINT] + behind)
+    report = journal.verify()
+    assert (report.exit, [finding.code for finding in report.findings]) == (Exit.TAMPERED, ["bad_checkpoint"])
+    files, anchors = journal.directory.files(), [journal.anchor.files()[CHECKPOINT]]
+    assert oracle(files, journal.policy.to_text(), anchors, journal.now_ms + 1000) == Exit.TAMPERED
+
+
+class SlowDisk:
+    """A log whose last segment is full, while the disk has not made the next one yet."""
+
+    def __init__(self) -> None:
+        self.journal = sealed_journal()
+        directory = self.journal.directory
+        self.name = segment_name(segments(directory)[-1])
+        self.late = directory.files()[self.name]
+        directory.remove(self.name)
+        self.closed_ms = entries_of(directory)[-1].header.t_ms
+        self.looks = 0
+
+    def verify(self, age_ms: int, *, appears_at: int | None = None) -> Report:
+        """Verify so long after the close; the next file is there at the look of that number."""
+
+        def settle() -> None:
+            self.looks += 1
+            if self.looks == appears_at:
+                self.journal.directory.put(self.name, self.late)
+
+        return verify(
+            self.journal.directory,
+            policy=self.journal.policy,
+            now_ms=self.closed_ms + age_ms,
+            options=VerifyOptions(accept_unanchored=True),
+            settle=settle,
+        )
+
+
+def test_the_file_behind_a_full_segment_is_waited_for_while_the_close_is_young() -> None:
+    last_look = SUCCESSOR_AWAITED_MS // SETTLE_MS - 1
+    for age_ms, appears_at in ((0, 1), (0, last_look), (-3_600_000, last_look), (30_000, last_look // 2)):
+        report = SlowDisk().verify(age_ms, appears_at=appears_at)
+        assert report.exit is Exit.OK, (age_ms, appears_at, report.to_lines())
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "looks"),
+    [(0, SUCCESSOR_AWAITED_MS // SETTLE_MS), (59_000, 20), (60_000, SETTLE_TRIES), (10**10, SETTLE_TRIES)],
+)
+def test_a_file_that_does_not_come_behind_a_full_segment_is_missing_in_the_end(age_ms: int, looks: int) -> None:
+    slow = SlowDisk()
+    report = slow.verify(age_ms)
+    assert "missing" in [finding.code for finding in report.findings]
+    assert (report.exit, slow.looks) == (Exit.INCOMPLETE, looks)
 
 
 def test_an_empty_log_and_a_missing_beginning_are_told_where_they_are() -> None:
