@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 
 RESTART_CONCURRENCY = 256
 """Operations taken over at once at start, so that their commits share transactions."""
+OUTDATED_MAX = 1000
+"""Times that no longer count are cleared away once there are more of them than this, and than of those that do."""
 
 
 class Reviver(Protocol):
@@ -65,6 +67,8 @@ class Recovery:
         self._live: dict[str, Live] = {}
         self._callers: Counter[str] = Counter()
         self._due: list[tuple[int, str]] = []
+        """A heap of times and operations. Of an operation's entries the one that `_next` holds counts, no other."""
+        self._next: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._stopping = False
 
@@ -97,6 +101,7 @@ class Recovery:
         self._callers[live.operation.caller] += 1
 
     def _let_go(self, live: Live) -> None:
+        self._next.pop(live.id, None)
         if self._live.pop(live.id, None) is not None:
             self._callers[live.operation.caller] -= 1
 
@@ -139,9 +144,15 @@ class Recovery:
         self.schedule(live.id, item.at_ms)
 
     def schedule(self, operation_id: str, at_ms: int | None) -> None:
-        """Come back to it at that wall time; None: at the next sweep."""
+        """Come back to it at that wall time, and at no other told before; None: at the next sweep."""
         due = self._clock.wall_ms() + int(self._sweep_seconds * 1000) if at_ms is None else at_ms
-        heapq.heappush(self._due, (due, operation_id))
+        self._next[operation_id] = due
+        if len(self._due) > 2 * len(self._next) + OUTDATED_MAX:
+            # Whoever asks again and again for a look leaves a time behind with each: they must not pile up.
+            self._due = [(at, name) for name, at in self._next.items()]
+            heapq.heapify(self._due)
+        else:
+            heapq.heappush(self._due, (due, operation_id))
         if self._due[0][1] == operation_id:
             self._wake.set()
 
@@ -167,7 +178,10 @@ class Recovery:
     def _bring_back(self) -> None:
         now_ms = self._clock.wall_ms()
         while self._due and self._due[0][0] <= now_ms:
-            _, operation_id = heapq.heappop(self._due)
+            due, operation_id = heapq.heappop(self._due)
+            if self._next.get(operation_id) != due:
+                continue
+            del self._next[operation_id]
             live = self._live.get(operation_id)
             if live is not None and not live.driven:
                 self._start(live, begun=False)

@@ -10,7 +10,7 @@ from gateway.core.events import Cancelled
 from gateway.engine.hub import Hub
 from gateway.engine.journal import Journal
 from gateway.engine.live import Live
-from gateway.engine.recovery import RESTART_CONCURRENCY, Recovery
+from gateway.engine.recovery import OUTDATED_MAX, RESTART_CONCURRENCY, Recovery
 from gateway.engine.revive import Revival
 from gateway.model.operation import Operation, State
 from gateway.store.port import StoreUnknown
@@ -108,6 +108,51 @@ async def test_a_nudge_during_the_work_is_a_second_look_and_not_a_second_driver(
     await shop.turns()
 
     assert (driver.calls, recovery.busy, live.nudged, live.driven) == (2, 0, False, False)
+
+
+class Postponing:
+    """A driver that wants to come back a little later each time."""
+
+    def __init__(self, first_ms: int) -> None:
+        self.calls = 0
+        self.first_ms = first_ms
+
+    async def drive(self, _live: Live, *, begun: bool = False) -> Item:
+        self.calls += 1
+        return Item(Act.WAIT, self.first_ms + self.calls)
+
+
+async def test_times_that_no_longer_count_do_not_pile_up_and_bring_nothing_back(shop: Workshop) -> None:
+    shop.outside.writes.append(UNSENT)
+    live = shop.live(await shop.submit())
+    driver, tasks = Postponing(shop.clock.wall_ms() + 60_000), shop.assembly.tasks
+    recovery = Recovery(
+        shop.assembly.journal,
+        driver,  # type: ignore[arg-type]  # the one call that is made of it
+        Revival(shop.store, definitions()),
+        tasks,
+        shop.clock,
+        sweep_seconds=1.0,
+        on_dead=shop.dead.append,
+    )
+    recovery.adopt(live, begun=False)
+    for _ in range(3 * OUTDATED_MAX):
+        while live.driven:
+            await asyncio.sleep(0)
+        recovery.nudge(live)
+    await shop.turns()
+    told = driver.calls
+    assert told == 1 + 3 * OUTDATED_MAX
+    assert len(recovery._due) <= OUTDATED_MAX + 3
+    shop.clock.move((60_000 + told - 1) / 1000)
+    recovery._bring_back()
+    await shop.turns()
+    assert driver.calls == told
+    shop.clock.move(0.001)
+    recovery._bring_back()
+    await shop.turns()
+
+    assert driver.calls == told + 1
 
 
 async def test_what_is_driven_is_not_brought_back_as_well(shop: Workshop) -> None:
