@@ -16,6 +16,7 @@ from audit.keyring import RecipientKey
 from audit.seal import SegmentLimits
 from audit.trust import TrustPolicy
 from tests.unit.audit.logs import Journal
+from tests.unit.audit.oracle import oracle_disclosure
 
 
 class Diary(Journal):
@@ -77,3 +78,11 @@ def text_of(op: str, records: Sequence[DisclosedRecord]) -> bytes:
 
 def checked(text: bytes, policy: TrustPolicy | None, now_ms: int) -> DisclosureReport:
     return check_disclosure(io.BytesIO(text), policy, now_ms // 1000)
+
+
+def verdicts(diary: Diary, text: bytes, policy: TrustPolicy | None = None) -> int:
+    """The exit code, on which both verifiers agree."""
+    policy = policy or diary.policy
+    found = checked(text, policy, diary.now_ms).exit
+    assert oracle_disclosure(text, policy.to_text(), diary.now_ms // 1000) == found
+    return found
