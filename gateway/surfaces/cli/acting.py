@@ -8,8 +8,8 @@ import typer
 from gateway.core.ids import mint_key
 from gateway.core.strictjson import JsonError, parse
 from gateway.model.operation import Outcome, State
+from gateway.surfaces.cli.argument import typed
 from gateway.surfaces.cli.asking import ask, client_of, hold_fast, path_of, refused, segment
-from gateway.surfaces.cli.choosing import properties_of
 from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.context import Context, Exit, JsonFlag, check_seconds, complain, current, fail, read_input
 from gateway.surfaces.cli.render import exit_code, print_operation, print_operations
@@ -44,6 +44,10 @@ def call(
     """
     context = current()
     context.as_json = as_json
+    for option, value in (("--key", key), ("--run", run), ("--supersedes", supersedes)):
+        if value == "":
+            # Taken for none, a key that a script forgot to set would let a later repeat pass.
+            fail(f"{option} is empty; was a variable not set? Give it, or leave the option out.", Exit.USAGE)
     # Ours if none was given: a lost answer can be asked for, and a repeat of the same call is noticed all the same.
     name = key or mint_key(context.composition.chance.bytes(16))
     work = _call(context, action, arg or [], args, key=name, run=run, supersedes=supersedes, wait=wait)
@@ -148,36 +152,29 @@ async def _arguments(client: Client, action: str, pairs: list[str], text: str | 
             fail("--args must be a JSON object.", Exit.USAGE)
     if not pairs:
         return given
-    types = await _argument_types(client, action)
+    schema = await _schema(client, action)
+    declared = schema.get("properties")
+    forms = declared if isinstance(declared, dict) else {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             fail("--arg takes name=value.", Exit.USAGE)
         if name in given:
             fail(f"The argument {name} is given twice; nothing was sent. Give it once.", Exit.USAGE)
-        given[name] = _typed(value, types.get(name))
+        given[name] = typed(value, forms.get(name), schema)
     return given
 
 
-async def _argument_types(client: Client, action: str) -> dict[str, Any]:
-    """The declared types, so that `--arg version=42` is a string where a string is wanted."""
+async def _schema(client: Client, action: str) -> dict[str, Any]:
+    """The declared form of the arguments, so that `--arg version=42` is a string where a string is wanted."""
     try:
         answer = await client.call("GET", f"/v1/actions/{segment(action)}")
     except (Unreachable, AnswerLost) as error:
         fail(f"{error}; nothing left. Start it with `gateway serve`.", Exit.UNREACHABLE)
     if answer.is_problem:
         refused(answer)
-    properties = properties_of(answer.document)
-    return {name: schema.get("type") for name, schema in properties.items() if isinstance(schema, dict)}
-
-
-def _typed(value: str, wanted: object) -> Any:  # noqa: ANN401 - any JSON value
-    if wanted in (None, "string"):
-        return value
-    try:
-        return parse(value.encode())
-    except JsonError:
-        return value
+    schema = answer.document["input_schema"]
+    return schema if isinstance(schema, dict) else {}
 
 
 async def _show(context: Context, client: Client, answer: Answer, *, wait: float) -> NoReturn:

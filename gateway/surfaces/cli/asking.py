@@ -9,9 +9,15 @@ from gateway.surfaces.cli.client import Answer, AnswerLost, Client, Unreachable
 from gateway.surfaces.cli.context import Context, Exit, complain, current, fail
 from gateway.surfaces.cli.render import print_operation
 
+NAME_MAX = 255
+
 
 def segment(text: str) -> str:
-    """A piece of a path that stays one piece."""
+    """A piece of a path that stays one piece. Ends the program if it cannot be a name: none would find the door."""
+    if not text:
+        fail("A name or id is empty; was a variable not set?", Exit.USAGE)
+    if len(text) > NAME_MAX:
+        fail(f"A name or id has more than {NAME_MAX} characters, and none is as long as that.", Exit.USAGE)
     return quote(text, safe="")
 
 

@@ -23,7 +23,8 @@ def list_actions(*, as_json: JsonFlag = False) -> None:
         context.print_json(answer.document)
         return
     rows = [(item["name"], item["effect"], item["service"], item["description"]) for item in answer.document["actions"]]
-    print_table(context.out, ("action", "effect", "service", "description"), rows, empty="This key may run no action.")
+    headings = ("action", "effect", "service or host", "description")
+    print_table(context.out, headings, rows, empty="This key may run no action.")
 
 
 @actions.command("show")
@@ -38,7 +39,7 @@ def show_action(
         context.print_json(document)
         return
     context.out.print(
-        f"[bold]{escape(document['name'])}[/]  {document['effect']}  service {escape(document['service'])}"
+        f"[bold]{escape(document['name'])}[/]  {document['effect']}  service or host {escape(document['service'])}"
     )
     context.out.print(f"  {document['description']}\n  {document['repeat']}", markup=False)
     if document["steps"]:

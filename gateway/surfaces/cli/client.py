@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 from aiohttp import (
@@ -19,6 +19,7 @@ from yarl import URL
 CONNECT_SECONDS = 5.0
 NO_CONTENT, REDIRECT = 204, 300
 _PROBLEM = {"code", "detail", "guidance"}
+_ELSEWHERE = "that is not the answer of a gateway; is another program listening there?"
 _NOT_READY = {"status", "reason"}
 SLACK_SECONDS = 10.0
 """How much longer than the asked wait an answer may take before it counts as lost."""
@@ -94,6 +95,13 @@ class Client:
                 raise AnswerLost(str(error) or type(error).__name__) from error
 
 
+class _Told(dict[str, Any]):
+    """An answer in the gateway's form, as far as was looked: who asks for what it lacks has met another program."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise AnswerLost(_ELSEWHERE)
+
+
 def _parse(status: int, content: bytes) -> dict[str, Any] | None:
     """The document of an answer that a gateway would give; whatever else answers there is no gateway."""
     if status == NO_CONTENT and not content:
@@ -105,5 +113,5 @@ def _parse(status: int, content: bytes) -> dict[str, Any] | None:
     if not isinstance(document, dict) or not (
         status < REDIRECT or document.keys() >= _PROBLEM or document.keys() == _NOT_READY
     ):
-        raise AnswerLost("that is not the answer of a gateway; is another program listening there?")
-    return document
+        raise AnswerLost(_ELSEWHERE)
+    return _Told(document)

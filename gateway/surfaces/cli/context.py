@@ -156,8 +156,14 @@ class Context:
             return said
 
     def print_json(self, value: Any) -> None:  # noqa: ANN401 - any JSON value
-        """One JSON document on standard output; on a terminal without characters that it might obey."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
+        """One JSON document on standard output; on a terminal without characters that it might obey.
+
+        Nor with any where they could not be written as what they are.
+        """
+        # A stream in memory has no encoding and takes everything.
+        encoding = (sys.stdout.encoding or "utf-8").lower()
+        plain = sys.stdout.isatty() or encoding not in {"utf-8", "utf8"}
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=plain) + "\n")
 
 
 _CURRENT: ContextVar[Context] = ContextVar("context")

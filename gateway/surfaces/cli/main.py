@@ -1,5 +1,6 @@
 """The `gateway` program: one tree of commands over the composition it is given."""
 
+import io
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ import typer
 from audit.cli import drop_output, guarded
 from audit.cli_upkeep import ELSEWHERE
 from gateway.surfaces.cli import acting, administering, auditing, choosing, exporting, host_upkeep, local, shredding
+from gateway.surfaces.cli.client import AnswerLost
 from gateway.surfaces.cli.composition import Composition
 from gateway.surfaces.cli.context import Context, Exit, complain, current, enter
 from gateway.surfaces.cli.demo.command import demo
@@ -65,6 +67,7 @@ def build() -> typer.Typer:
 def run(composition: Composition, arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
     enter(Context(composition))
+    _take_every_sign()
     if not all(_is_text(argument) for argument in arguments):
         sys.stderr.write("gateway: An argument is not UTF-8 text.\n")
         return Exit.USAGE
@@ -79,6 +82,9 @@ def run(composition: Composition, arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except OSError as error:
         return _unwritten(error)
+    except AnswerLost as lost:
+        complain(f"gateway: The gateway's answer was lost ({lost}).\n")
+        return Exit.UNKNOWN
     except Exception:  # noqa: BLE001 - Python itself would end with 1, which says that an operation failed
         traceback.print_exc()
         return current().no_verdict
@@ -111,6 +117,12 @@ def _unwritten(error: OSError) -> int:
     reason = "whoever should read it is gone" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
     complain(f"gateway: The answer could not be written: {reason}.{said and ' '}{said}\n")
     return code
+
+
+def _take_every_sign() -> None:
+    """Standard output of another encoding spells what it lacks: for one sign, answer and exit code would be lost."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _is_text(argument: str) -> bool:

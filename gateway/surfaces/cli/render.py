@@ -13,6 +13,8 @@ from gateway.surfaces.cli.context import Exit
 
 OUTCOME_STYLES = {"success": "green", "error": "red", "unknown": "yellow", None: "cyan"}
 RESULT_LINES_MAX = 30
+USUAL_WIDTH = 80
+"""Characters in a line of a terminal that nobody has made larger or smaller."""
 
 
 def counted(number: int, word: str) -> str:
@@ -50,6 +52,9 @@ def print_operation(out: Console, document: Mapping[str, Any]) -> None:
     _print_steps(out, document["steps"])
     _print_attempts(out, document["attempts"])
     _print_evidence(out, document["evidence"])
+    if document["attestation"] is not None:
+        word = document["attestation"]
+        out.print(f"  [dim]{word['at']}[/] attested by {_safe(word['person'])}: {_safe(word['reason'])}")
     if document["error"] is not None:
         out.print(f"  [red]error[/] {_safe(document['error']['code'])}: {_safe(document['error']['detail'])}")
     if document["result"] is not None:
@@ -105,7 +110,9 @@ def print_operations(out: Console, documents: Sequence[Mapping[str, Any]]) -> No
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("operation", "action", "state", "outcome", "executed", "run", "caller"):
-        table.add_column(heading, overflow="fold")
+        # An id in two halves cannot be copied. On the narrowest of screens nothing would be left for its state.
+        whole = heading == "operation" and out.width >= USUAL_WIDTH
+        table.add_column(heading, overflow="fold", no_wrap=whole)
     for document in documents:
         style = OUTCOME_STYLES[document["outcome"]]
         table.add_row(

@@ -4,6 +4,8 @@ import json
 import re
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from gateway.surfaces.cli import acting, client
 from tests.unit.surfaces.cli.conftest import Hall, Program
@@ -213,6 +215,41 @@ def test_another_program_at_that_address_is_told_from_a_gateway(caller: Program,
     assert "is another program listening there?" in said.err
 
 
+def test_a_program_that_answers_in_json_is_no_gateway_and_its_yes_no_outcome(caller: Program, hall: Hall) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"ok": True})
+
+    async def open_other() -> TestServer:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", answer)
+        server = TestServer(app)
+        await server.start_server()
+        return server
+
+    other = hall.ask(open_other())
+    try:
+        for arguments in (("operations", "list"), ("actions", "list"), ("call", "deploy", "--args", '{"name": "a"}')):
+            said = caller(*arguments, GATEWAY_ADDR=f"127.0.0.1:{other.port}")
+            assert (said.code, "not the answer of a gateway" in said.err) == (3, True), arguments
+    finally:
+        hall.ask(other.close())
+
+
+def test_what_a_script_forgot_to_set_is_told_and_nothing_is_sent(caller: Program, hall: Hall) -> None:
+    sent = hall.sent
+    for arguments in (
+        ("call", "deploy", "--arg", "name=empty", "--key", ""),
+        ("call", "deploy", "--arg", "name=empty", "--run", ""),
+        ("call", "", "--arg", "name=empty"),
+        ("operations", "show", ""),
+        ("runs", "show", ""),
+    ):
+        said = caller(*arguments)
+        assert (said.code, "was a variable not set?" in said.err) == (2, True), arguments
+    assert caller("operations", "show", "o" * 9000).code == 2
+    assert hall.sent == sent
+
+
 def test_bytes_that_are_no_text_are_a_usage_error(caller: Program) -> None:
     said = caller("call", "deploy", "--arg", "name=\udcff")
 
@@ -256,7 +293,7 @@ def test_a_word_that_is_none_of_the_choices_is_told_what_they_are(caller: Progra
 
 
 def test_names_lead_nowhere_else(caller: Program, person: Program) -> None:
-    for name in ("..", "../keys", "%2e%2e/keys", "x?wait=1", "x#y", "a/b", ""):
+    for name in ("..", "../keys", "%2e%2e/keys", "x?wait=1", "x#y", "a/b"):
         for command in ("show", "wait", "cancel", "reconcile"):
             said = person("operations", command, name)
             assert said.code == 6, (command, name)
@@ -313,6 +350,7 @@ def test_a_run_and_actions_are_shown(caller: Program) -> None:
     assert run.code == actions.code == action.code == 0
     assert "Every operation of this run is settled" in run.out
     assert caller.json("runs", "show", "r-shown")["unsettled"] == 0
+    assert re.search(r"^action +effect +service or host +description", actions.out, re.MULTILINE)
     assert re.search(r"^look +read +deploys +Look\.", actions.out, re.MULTILINE)
     assert "forbidden" not in [item["name"] for item in caller.json("actions", "list")["actions"]]
     assert re.search(r'^name +yes +\{.*"type": "string"', action.out, re.MULTILINE)

@@ -68,6 +68,14 @@ async def test_documents_problems_and_empty_answers_are_told_apart() -> None:
         assert (got.status, got.is_problem) == (status, refused)
 
 
+async def test_what_an_answer_lacks_was_not_said_by_a_gateway() -> None:
+    async with answering(response("200 OK", b'{"ok": true}')) as asked:
+        got = await asked.call("GET", "/")
+
+    with pytest.raises(AnswerLost, match="not the answer of a gateway"):
+        _ = got.document["operations"]
+
+
 async def test_redirects_are_not_followed_and_the_path_stays_as_it_is() -> None:
     heard: list[bytes] = []
     async with answering(b"HTTP/1.1 307 Go\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n", heard) as asked:

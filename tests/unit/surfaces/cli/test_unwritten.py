@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -156,3 +156,17 @@ def test_a_closed_standard_stream_is_not_given_to_the_next_file(tmp_path: Path) 
 
     assert subprocess.run(shell, check=False, timeout=60).returncode == 0
     assert seen.read_text() == "True /dev/null"
+
+
+def test_an_output_of_another_encoding_spells_what_it_lacks(caller: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = caller.json("call", "look", "--arg", "name=unwritten")["operation_id"]
+
+    for arguments, told in (
+        (("operations", "show", operation), "state succeeded \\xb7 executed yes"),
+        (("operations", "show", operation, "--json"), '"state": "succeeded"'),
+        (("--help",), "Usage: gateway"),
+    ):
+        taken = BytesIO()
+        monkeypatch.setattr(sys, "stdout", TextIOWrapper(taken, "ascii"))
+        assert run(App(caller.environment), arguments) == Exit.SUCCESS
+        assert told in taken.getvalue().decode("ascii")
