@@ -318,7 +318,9 @@ class Oracle:
             if empty:
                 self.exits.add(INCOMPLETE)
             return
-        later = any(self.frame(data, place) for place in range(at + 1, len(data)))
+        later = any(
+            self.frame(data, place) and data[place + 5] and data[place + 6] for place in range(at + 1, len(data))
+        )
         torn = last and not later and self.torn(tail)
         self.exits.add(INCOMPLETE if torn else TAMPERED)
         if not torn:
@@ -472,9 +474,14 @@ class Oracle:
         if rest:
             self.exits.add(INCOMPLETE)
         latest = self.files.get("checkpoint")
-        for note in [*notes, *([] if latest is None else [latest])]:
+        before = 0
+        for place, note in enumerate([*notes, *([] if latest is None else [latest])]):
             try:
-                self.compare(*read_note(note, keys, self.policy.sizes))
+                size, root = read_note(note, keys, self.policy.sizes)
+                if place < len(notes) and size < before:
+                    raise Broken
+                before = size
+                self.compare(size, root)
             except LookupError:
                 self.foreign = True
             except Broken:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from hashlib import sha256
 
 import pytest
 
-from audit.checkpoint import CHECKPOINT
+from audit.checkpoint import CHECKPOINT, HISTORY
 from audit.epochs import EpochLimits
+from audit.log import segment_name, segments
 from audit.report import Exit
 from audit.seal import SegmentLimits
 from audit.verify import VerifyOptions
@@ -76,3 +78,45 @@ def test_both_agree_on_random_damage(part: int) -> None:
         # Which of two faults is worse may be judged differently where both are there; whether it is sound may not.
         assert (told == Exit.OK) == (found.exit is Exit.OK), (name, start, end, filling, told, found.to_lines())
         journal.directory.put(name, files[name])
+
+
+def framed(entry: bytes) -> bytes:
+    leaf = sha256(b"\0" + entry).digest()
+    return (1 + len(entry) + 8).to_bytes(4, "big") + b"\0" + entry + leaf[:8]
+
+
+LENGTH = (105).to_bytes(4, "big")
+HEADER = b"\0" + b"h" * 96
+ENDS = {
+    "three impossible bytes": (b"\xff\xff\xff", Exit.INCOMPLETE),
+    "three zeros": (bytes(3), Exit.INCOMPLETE),
+    "four zeros": (bytes(4), Exit.OK),
+    "four impossible bytes": (b"\xff\xff\xff\xff", Exit.TAMPERED),
+    "a byte behind zeros": (bytes(9) + b"x", Exit.TAMPERED),
+    "a length alone": (LENGTH, Exit.INCOMPLETE),
+    "a length and another mark": (LENGTH + b"\1", Exit.TAMPERED),
+    "another mark before zeros": (LENGTH + b"\1" + bytes(104), Exit.TAMPERED),
+    "half a frame": (LENGTH + HEADER[:50], Exit.INCOMPLETE),
+    "a trailer of zeros": (LENGTH + HEADER + bytes(8), Exit.INCOMPLETE),
+    "another trailer": (LENGTH + HEADER + b"trailers", Exit.TAMPERED),
+    "another trailer and a byte": (LENGTH + HEADER + b"trailers" + b"x", Exit.INCOMPLETE),
+    "half a frame, then a whole one": (LENGTH + b"\0" + framed(b"\1\x09" + bytes(94)), Exit.TAMPERED),
+    "half a frame, then one of version 0": (LENGTH + b"\0" + framed(b"\0\x09" + b"h" * 94), Exit.INCOMPLETE),
+}
+
+
+@pytest.mark.parametrize(("behind", "told"), ENDS.values(), ids=ENDS)
+def test_both_agree_on_what_a_crash_leaves_behind_the_last_entry(behind: bytes, told: Exit) -> None:
+    journal = sealed_journal(tail=0)
+    name = segment_name(segments(journal.directory)[-1])
+    journal.directory.put(name, journal.directory.files()[name] + behind)
+    assert verdict(journal, anchored=True, options=STRICT) == journal.verify(options=STRICT).exit == told
+
+
+def test_both_agree_that_a_history_does_not_go_back() -> None:
+    journal = sealed_journal(tail=0)
+    journal.publish()
+    history = journal.directory.files()[HISTORY]
+    assert journal.verify().exit is Exit.OK
+    journal.directory.put(HISTORY, history + history)
+    assert verdict(journal, anchored=True, options=STRICT) == journal.verify(options=STRICT).exit == Exit.TAMPERED
