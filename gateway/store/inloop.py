@@ -6,6 +6,7 @@ crash points inside a batch with several items are met. What survives a crash is
 
 import asyncio
 import sqlite3
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -31,7 +32,7 @@ class Medium:
         self._memory: sqlite3.Connection | None = None
 
     def connect(self) -> sqlite3.Connection:
-        """A connection to what was committed here before."""
+        """A connection to what was committed here before; one in memory is closed with the medium."""
         if self.path is not None:
             driver = sqlite.open_writer(self.path)
             schema.prepare(driver)
@@ -39,6 +40,8 @@ class Medium:
         if self._memory is None:
             self._memory = sqlite.open_writer(None)
             self._memory.deserialize(_empty_database())
+            # Stores come and go on it, and none of them knows whether it is the last.
+            weakref.finalize(self, self._memory.close)
         return self._memory
 
     def drop(self, driver: sqlite3.Connection, writer: Writer) -> None:

@@ -61,8 +61,8 @@ operations = st.builds(
 
 
 def through_sqlite(of: Operation) -> Operation:
-    driver = Medium().connect()
-    link = sqlite.link_to(driver)
+    medium = Medium()
+    link = sqlite.link_to(medium.connect())
     link.begin()
     link.write(statements.INSERT_OPERATION, [(*encode(of), 0, None, None, None)])
     (row,) = link.fetch(statements.GET, {"id": raw_id(of.id)})

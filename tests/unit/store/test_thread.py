@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -336,7 +337,8 @@ async def test_who_never_lets_go_is_named_and_nothing_is_lost(bench: Bench, monk
     other.close()
     await bench.submit()
     assert bench.thread.failed is None
-    rows = sqlite3.connect(bench.path).execute("SELECT count(*) FROM meta WHERE name LIKE 'name-%'").fetchall()
+    with closing(sqlite3.connect(bench.path)) as other:
+        rows = other.execute("SELECT count(*) FROM meta WHERE name LIKE 'name-%'").fetchall()
     assert rows == [(2,)]  # the one that rode along, and the last
 
 

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def writer(tmp_path: Path, trip: Trip) -> Iterator[Writer]:
 
 
 def stored(folder: Path) -> set[str]:
-    with sqlite3.connect(folder / "store.db") as other:
+    with closing(sqlite3.connect(folder / "store.db")) as other:
         return {name for (name,) in other.execute("SELECT name FROM meta") if len(name) == 1}
 
 
