@@ -22,14 +22,12 @@ from gateway.model.principal import Principal
 from gateway.model.problem import Code, FieldError, Problem, present
 from gateway.settings import Settings
 from gateway.store.port import Store
+from gateway.surfaces.rest.words import SEE_FORM, form_of, told
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,6})\"?\s*", re.ASCII)
 _SEND_INPUT = "Send the document that the interface describes, see `/openapi.json`."
-_SEE_FORM = "`/openapi.json` says which values it takes."
-_KINDS = {"model_type": "object", "dict_type": "object", "list_type": "array"}
-"""What pydantic tells in words of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +127,10 @@ class Call:
         """The query parameters, each at most once and of its form. Raises Problem(invalid_input)."""
         found: dict[str, str] = {}
         for name, value in self.request.query.items():
-            if name not in allowed or name in found:
-                raise invalid_query(name if name in allowed else None)
-            if allowed[name].fullmatch(value) is None:
-                raise invalid_query(name)
+            if name not in allowed:
+                raise invalid_query(None)
+            if name in found or allowed[name].fullmatch(value) is None:
+                raise invalid_query(name, allowed[name])
             found[name] = value
         return found
 
@@ -178,8 +176,9 @@ def _field_error(item: Mapping[str, Any]) -> FieldError:
     if item["type"] == "extra_forbidden":
         pointer = pointer.rpartition("/")[0]
         return FieldError(pointer, "There is a member that is not declared here.", "Leave it out; see `/openapi.json`.")
-    if item["type"] in _KINDS:
-        return FieldError(pointer, f"A JSON {_KINDS[item['type']]} is expected here.", _SEND_INPUT)
+    said = told(item["type"], item.get("ctx", {}), _SEND_INPUT)
+    if said is not None:
+        return FieldError(pointer, *said)
     context = {name: value for name, value in item.get("ctx", {}).items() if isinstance(value, int | float | str)}
     hint = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in context.items() if name != "error")
     return FieldError(pointer, f"{item['msg']}.", f"Expected: {hint}." if hint else _SEND_INPUT)
@@ -193,12 +192,14 @@ def _too_large(bound: int) -> Problem:
     )
 
 
-def invalid_query(name: str | None) -> Problem:
-    """A query parameter that is unknown, repeated or malformed."""
+def invalid_query(name: str | None, form: re.Pattern[str] | None = None) -> Problem:
+    """A query parameter that is unknown, repeated or malformed. `form` is what it should have had."""
     if name is None:
         errors = [FieldError("", "There is a query parameter that is not declared here.", "Leave it out.")]
     else:
-        errors = [FieldError(f"/{name}", "It has another form than is declared, or comes twice.", _SEE_FORM)]
+        wanted = None if form is None else form_of(form.pattern)
+        guidance = SEE_FORM if wanted is None else f"Give {wanted}, once."
+        errors = [FieldError(f"/{name}", "It has another form than is declared, or comes twice.", guidance)]
     return Problem(
         Code.INVALID_INPUT, "The query does not have the declared form.", "See `/openapi.json`.", errors=errors
     )

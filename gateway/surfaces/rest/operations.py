@@ -127,7 +127,7 @@ async def list_operations(call: Call) -> Reply:
     try:
         views, cursor = await call.ports.gateway.list(call.who, wanted)
     except ValueError:
-        raise invalid_query("cursor") from None
+        raise invalid_query("cursor", CURSOR) from None
     return Reply(200, {"operations": _documents(call, views), "cursor": cursor})
 
 
@@ -136,7 +136,7 @@ def _instant(text: str | None) -> int | None:
         return None
     moment = parse_instant(text)
     if moment is None:
-        raise invalid_query("since")
+        raise invalid_query("since", INSTANT)
     return moment
 
 

@@ -84,7 +84,7 @@ async def test_json_of_another_form_is_pointed_at(door: Door, service: DeploySer
         assert [item["pointer"] for item in errors] == [pointer], (body, errors)
         assert all(item["detail"] and item["guidance"] for item in errors)
         # The caller speaks JSON: names of Python's classes and of a library's rules mean nothing to it.
-        assert not re.search(r"dictionary|instance|class_name|[a-z]_length", str(errors)), errors
+        assert not re.search(r"dictionary|instance|class_name|[a-z]_length|should|Input", str(errors)), errors
     assert await nothing_was_done(door, service)
 
 
@@ -173,6 +173,18 @@ async def test_a_body_that_trickles_in_is_given_up(home: Home, service: DeploySe
 
     assert head.startswith(b"HTTP/1.1 408 ")
     assert b"Retry-After: 1" in head
+
+
+async def test_a_query_of_another_form_is_told_which_it_should_have(door: Door) -> None:
+    for query, wanted in [
+        ("since=yesterday", "a time with a zone, for example 2027-01-31T00:00:00Z"),
+        ("since=2026-13-40T00:00:00Z", "a time with a zone"),
+        ("cursor=abc", "an operation's id"),
+        ("state=done", "cancelled"),
+        ("key=", "visible ASCII characters"),
+    ]:
+        answer = await door.call("GET", f"/v1/operations?{query}")
+        assert wanted in answer.document["errors"][0]["guidance"], query
 
 
 async def test_queries_take_what_is_declared_once(door: Door) -> None:
