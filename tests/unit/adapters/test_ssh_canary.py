@@ -10,7 +10,7 @@ from adapters.contract import HostEnd, HostVerb
 from adapters.ssh.canary import FORGOTTEN, UNSEEN
 from adapters.ssh.runner_call import Verb
 from tests.unit.adapters.remote_host import Host
-from tests.unit.adapters.test_ssh_transport import TARGET, OnHost
+from tests.unit.adapters.transporting import TARGET, OnHost
 
 DOING = ("sh", "-c", "true")
 
