@@ -70,7 +70,7 @@ def require_access(policy: Policy, principal: Principal, action: Action, argumen
     if decision.allowed:
         return decision
     if not is_visible(policy, principal, action):
-        raise unknown_action()
+        raise unknown_action(principal)
     raise Problem(
         Code.FORBIDDEN,
         f"{decision.reason} The rule is {decision.rule}.",
@@ -79,12 +79,16 @@ def require_access(policy: Policy, principal: Principal, action: Action, argumen
     )
 
 
-def unknown_action() -> Problem:
+def unknown_action(principal: Principal) -> Problem:
     """The one answer for names that are not declared and for actions that are not shown to the asker."""
+    if principal.is_person:
+        more = "For a person's key, too, a line under `access` in the settings has to allow it."
+    else:
+        more = "What you submitted under it before can still be asked for, by its id or your key."
     return Problem(
         Code.UNKNOWN_ACTION,
-        "No action of this name can be run with this key.",
-        "List the actions and use one of their names exactly.",
+        "No action of this name can be run with this key; nothing was sent.",
+        f"List the actions and use one of their names exactly. {more}",
     )
 
 

@@ -235,7 +235,7 @@ class Gateway:
         """One action. Raises Problem(unknown_action)."""
         action = self.definitions.actions.get(name)
         if action is None or not self.doorkeeper.is_visible(principal, action):
-            raise unknown_action()
+            raise unknown_action(principal)
         return action
 
     async def events(self, principal: Principal) -> AsyncIterator[Notice]:

@@ -22,7 +22,7 @@ from gateway.engine.live import Live
 from gateway.engine.ports import Definitions
 from gateway.engine.revive import pack_request
 from gateway.model.action import Action
-from gateway.model.operation import Operation
+from gateway.model.operation import Operation, State
 from gateway.model.principal import Deed, Principal
 from gateway.model.problem import Code, FieldError, Problem, present
 
@@ -146,7 +146,7 @@ class Submissions:
     async def _look_up(self, passage: Passage) -> None:
         action = self._definitions.actions.get(passage.request.action)
         if action is None or not self._gate.is_visible(passage.principal, action):
-            raise unknown_action()
+            raise unknown_action(passage.principal)
         passage.action = action
 
     async def _access(self, passage: Passage) -> None:
@@ -259,6 +259,12 @@ def refusal(principal: Principal, verdict: Verdict) -> Problem:
         case _:
             detail = "An earlier operation that this one would repeat or collide with is not settled yet."
             guidance = "Do not send it again in another form. Wait for the earlier operation's outcome."
+            if named is not None and present(other, "it is named").state is State.UNRESOLVED:
+                # No waiting helps there.
+                guidance = (
+                    "Do not send it again in another form. The earlier operation waits for a person, who settles it or"
+                    " puts another one in its place: tell one."
+                )
     return Problem(present(verdict.code, "a refusal has a code"), detail, guidance, operation_id=named)
 
 

@@ -152,10 +152,17 @@ def test_a_guessed_name_gets_the_answer_of_a_name_that_does_not_exist() -> None:
 
     with pytest.raises(Problem) as refused:
         require_access(policy, AGENT, WRITE, STAGING)
-    unknown = acl.unknown_action()
+    unknown = acl.unknown_action(AGENT)
     assert (refused.value.code, refused.value.detail) == (unknown.code, unknown.detail)
     assert refused.value.guidance == unknown.guidance
     assert refused.value.extra == unknown.extra == {}
+
+
+def test_a_person_is_told_that_a_line_has_to_allow_it_and_an_agent_that_it_can_ask() -> None:
+    person = acl.unknown_action(replace(AGENT, kind=PrincipalKind.PERSON))
+
+    assert "a line under `access`" in person.guidance
+    assert "can still be asked for" in acl.unknown_action(AGENT).guidance
 
 
 def test_refused_arguments_of_a_visible_action_name_the_rule_and_repeat_no_argument() -> None:
