@@ -113,9 +113,15 @@ def give_up(draft: Draft, event: str) -> None:
 
 
 def _read_over(draft: Draft) -> None:
-    detail = "The read got no usable answer in its time. This says nothing about whether the thing exists."
+    last = draft.operation.sends[-1] if draft.operation.sends else None
+    status = None if last is None else last.status
+    if status is not None:
+        why = f", the last one had status {status}"
+    else:
+        why = f": {last.observation}" if last is not None and last.observation else " in its time"
+    detail = f"The read got no usable answer{why}. This says nothing about whether the thing exists."
     draft.settle_attempts(Standing.SETTLED)
-    draft.fail("read_over", None, Executed.UNKNOWN, Failure("no_answer", detail))
+    draft.fail("read_over", None, Executed.UNKNOWN, Failure("no_answer", detail, status))
 
 
 def watch_due(draft: Draft) -> int | None:

@@ -272,12 +272,19 @@ def _succeeded(operation: Operation, action: Action) -> str:
         "answer": "It was carried out, and the service's own answer says so.",
         "handle": "It was carried out: the service took it and finished it.",
         "state": "It was carried out: the service was in another state before and is in the wanted one now.",
-    }.get(operation.basis or "", "It was carried out: its answer was lost, and the service's own record shows it.")
+    }.get(operation.basis or "") or _found(operation)
     # A read changed nothing: whether it is worth another one is its caller's business.
     if operation.output_valid is False:
         undone = "." if action.is_read else ", which does not undo it: do not send it again."
         return f"{told} The answer does not have the declared form{undone}"
     return f"{told} It is done." if action.is_read else f"{told} It is done; do not send it again."
+
+
+def _found(operation: Operation) -> str:
+    """Of one that a look proved. An answer that came and did not say it was not lost."""
+    if any(item.status is not None for item in operation.sends):
+        return "It was carried out: its answer did not say so, and the service's own record shows it."
+    return "It was carried out: its answer was lost, and the service's own record shows it."
 
 
 def _failed(operation: Operation, action: Action) -> str:

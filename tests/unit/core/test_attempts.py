@@ -141,6 +141,17 @@ def test_a_read_is_tried_within_its_budget_and_then_says_that_nothing_is_known()
     assert "says nothing about whether the thing exists" in story.operation.failure.detail
 
 
+@pytest.mark.parametrize(
+    ("last", "told", "status"), [(answer(302), "status 302", 302), (TIMEOUT, "answer: the request deadline", None)]
+)
+def test_a_read_that_is_over_says_what_it_got_last(last: Observation, told: str, status: int | None) -> None:
+    story = reading().send(TIMEOUT).wait(1).send(answer(500)).wait(1).send(last)
+
+    assert story.operation.failure is not None
+    assert told in story.operation.failure.detail
+    assert story.operation.failure.status == status
+
+
 def test_a_read_that_finds_nothing_is_refused_on_any_attempt() -> None:
     assert reading().send(answer(404)).ending == ("failed", "no", "answer")
     assert reading().send(TIMEOUT).wait(1).send(answer(404)).ending == ("failed", "unknown", "answer")

@@ -266,3 +266,10 @@ def test_a_cancel_that_came_after_the_end_says_that_it_did_nothing() -> None:
     assert nothing_cancelled(operation(state=State.SUCCEEDED)) == "It had already ended: nothing was cancelled."
     assert nothing_cancelled(operation(state=State.FAILED)) == "It had already ended: nothing was cancelled."
     assert nothing_cancelled(operation(state=State.CANCELLED)) == "It had already been cancelled."
+
+
+def test_an_answer_that_came_is_not_called_lost() -> None:
+    for seen, words in ((TIMEOUT, "its answer was lost"), (answer(503), "its answer did not say so")):
+        story = looked_up().send(seen).look(Finding.EXECUTED_OK)
+        assert story.operation.basis == "probe"
+        assert words in guidance(story.operation, story.action, now_ms=T0)
