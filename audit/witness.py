@@ -77,12 +77,14 @@ class Witness:
             return refused.answer
 
     def latest(self, origin: str) -> Checkpoint | None:
-        """The newest checkpoint of a log that was cosigned here."""
+        """The newest checkpoint of a log that was cosigned here; None if there is none. Raises LogError, OSError."""
         try:
             name = _record(origin)
             text = self._directory.read(name, 0, self._directory.size(name)).decode()
         except FileNotFoundError:
             return None
+        except UnicodeDecodeError as error:
+            raise LogError(f"the record of {origin} is damaged: it is not text") from error
         try:
             return Checkpoint.from_text(text)
         except BadNote as error:

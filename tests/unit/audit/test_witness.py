@@ -140,9 +140,10 @@ def test_one_witness_at_a_time_uses_a_folder_and_a_damaged_record_stops_it() -> 
         witness_of(log, directory)
     assert witness.add(log.request(0, 8), NOW_S).status == 200
     (name,) = directory.files()
-    directory.put(name, b"damaged")
-    with pytest.raises(LogError, match="damaged"):
-        witness.add(log.request(8, 12), NOW_S)
+    for record in (b"damaged", b"\xff", b""):
+        directory.put(name, record)
+        with pytest.raises(LogError, match="damaged"):
+            witness.add(log.request(8, 12), NOW_S)
     witness.close()
     witness_of(log, directory)
 
