@@ -226,6 +226,9 @@ class Observation:
     """Things that cannot both be true, for example a 2xx before the request was fully written."""
     untrusted: bool = False
     """The other side did not prove who it is, so nothing was sent. No other attempt can mend that: people must look."""
+    hops_short: int = 0
+    """How many hosts before its target it ended: 1 is the jump host before that, whose `tls` and `untrusted` these are
+    then. 0 where there is no jump host, or the target itself was asked for."""
 
     def header(self, name: str) -> str | None:
         """First value of a response header, by case-insensitive name."""
@@ -327,6 +330,8 @@ class Presented:
     """Public keys as OpenSSH writes them, without a comment: `ssh-ed25519 AAAA…`; one of each kind at most."""
     failure: str | None = None
     """One plain sentence; set where not every kind could be asked for."""
+    hops_short: int = 0
+    """As in `Observation`, for the failure."""
 
 
 class HostKeys(Protocol):

@@ -165,6 +165,9 @@ class SshObservation:
     """Fingerprint of the key the host presented, believed or not."""
     host_key_refused: bool = False
     """It was not believed: somebody must look at this, and nothing may be tried again."""
+    hops_short: int = 0
+    """How many hosts before the one that was meant it ended: 1 is the jump host before it, 0 the host itself. Then
+    `host_key` and `host_key_refused` are about that jump host, too."""
     contradictions: tuple[str, ...] = ()
     """Things that cannot both be true, for example a second exit status."""
 

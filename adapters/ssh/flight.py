@@ -31,6 +31,8 @@ class Flight:
         self.running = False
         self.reused = False
         self.line: Line | None = None
+        self.hops_short = 0
+        """How many hosts before the one that was meant the connecting ended."""
         self.channel: asyncssh.SSHClientChannel[bytes] | None = None
         self.accepted = False
         self.exit_status: int | None = None

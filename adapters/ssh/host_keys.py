@@ -8,6 +8,7 @@ import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import asyncssh
@@ -17,7 +18,7 @@ from adapters.contract_ssh import SshCredential, SshLimits, SshPins, SshRoute
 from adapters.http.refusals import Stop
 from adapters.http.resolver import Lookup, system_lookup
 from adapters.http.sockets import Denied
-from adapters.ssh.line import Dialler, Line
+from adapters.ssh.line import Dialler, Line, way
 from adapters.ssh.recipe import quiet_library
 from adapters.ssh.transport import route_of
 
@@ -35,18 +36,26 @@ _PACKET_BYTES_MAX: Final = 35_000
 _KEXINIT: Final = 20
 _KEXINIT_BYTES_MIN: Final = 26
 _NO_KEY: Final = "the host offers no key of a kind that is believed (Ed25519, ECDSA, RSA with SHA-2)"
+_ITSELF: Final = ("the host", "present its keys", "presented a key")
 _SENTENCES: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (TimeoutError, "the host did not present its keys in time"),
-    (socket.gaierror, "the host's name could not be resolved"),
-    (ConnectionRefusedError, "the host refused the connection"),
+    (TimeoutError, "{host} did not {deed} in time"),
+    (socket.gaierror, "{host}'s name could not be resolved"),
+    (ConnectionRefusedError, "{host} refused the connection"),
     (asyncssh.HostKeyNotVerifiable, "the jump host's key is none of those it is believed by"),
     (asyncssh.PermissionDenied, "the jump host did not accept the credential"),
     (asyncssh.ChannelOpenError, "the jump host did not reach the host behind it"),
-    (asyncssh.DisconnectError, "the host ended the connection before it presented a key"),
-    (ConnectionError, "the connection ended before the host presented a key"),
-    (EOFError, "the host ended the connection before it presented a key"),
+    (asyncssh.DisconnectError, "{host} ended the connection before it {done}"),
+    (ConnectionError, "the connection ended before {host} {done}"),
+    (EOFError, "{host} ended the connection before it {done}"),
     (ValueError, "what answers there speaks no SSH"),
 )
+
+
+@dataclass(slots=True)
+class _SoFar:
+    """How far the way to a host has come."""
+
+    hops_short: int = 0
 
 
 class HostKeyReader:
@@ -60,29 +69,31 @@ class HostKeyReader:
     async def presented(self, place: HostPlace, *, connect_seconds: float, seconds: float) -> Presented:
         """As the contract says. The library's own texts may hold the host's; none of them goes further."""
         keys: list[str] = []
+        so_far = _SoFar()
         try:
             async with asyncio.timeout(seconds):
                 limits = SshLimits(connect_seconds=connect_seconds, login_seconds=connect_seconds)
-                offered = await self._offered(place, limits)
+                offered = await self._offered(place, limits, so_far)
                 for kind in KINDS:
                     wanted = [algorithm for algorithm in kind if algorithm in offered]
                     if wanted:
-                        keys.append(await self._key(place, limits, wanted))
+                        keys.append(await self._key(place, limits, wanted, so_far))
         except Stop as stop:
-            return Presented(tuple(keys), stop.sentence)
+            there = " at the jump host" if so_far.hops_short else ""
+            return Presented(tuple(keys), f"{stop.sentence}{there}", so_far.hops_short)
         except (asyncssh.Error, OSError, EOFError, ValueError) as error:
-            return Presented(tuple(keys), _said(error))
+            return Presented(tuple(keys), _said(error, so_far.hops_short), so_far.hops_short)
         return Presented(tuple(keys), None if keys else _NO_KEY)
 
-    async def _offered(self, place: HostPlace, limits: SshLimits) -> frozenset[str]:
-        async with self._way(place, limits) as way:
-            if "tunnel" in way:
-                reader, writer = await way["tunnel"].open_connection(way["host"], way["port"], encoding=None)
+    async def _offered(self, place: HostPlace, limits: SshLimits, so_far: "_SoFar") -> frozenset[str]:
+        async with self._way(place, limits, so_far) as there:
+            if "tunnel" in there:
+                reader, writer = await there["tunnel"].open_connection(there["host"], there["port"], encoding=None)
                 try:
                     return await _greeted(reader, writer)
                 finally:
                     writer.close()
-            reader, writer = await asyncio.open_connection(**way)
+            reader, writer = await asyncio.open_connection(**there)
             try:
                 return await _greeted(reader, writer)
             finally:
@@ -90,21 +101,21 @@ class HostKeyReader:
                 with suppress(OSError):  # a reset that nobody asks about could be printed by the event loop
                     await writer.wait_closed()
 
-    async def _key(self, place: HostPlace, limits: SshLimits, kind: list[str]) -> str:
-        async with self._way(place, limits) as way:
+    async def _key(self, place: HostPlace, limits: SshLimits, kind: list[str], so_far: "_SoFar") -> str:
+        async with self._way(place, limits, so_far) as there:
             options = asyncssh.SSHClientConnectionOptions(
                 # Nothing of the operator's home, and nobody to log in as: it never comes to that.
                 config=None, client_keys=None, agent_path=None, gss_host=None, known_hosts=None, username="nobody",
                 connect_timeout=limits.login_seconds,
             )  # fmt: skip
-            key = await asyncssh.get_server_host_key(options=options, config=None, server_host_key_algs=kind, **way)
+            key = await asyncssh.get_server_host_key(options=options, config=None, server_host_key_algs=kind, **there)
         if key is None:
             raise asyncssh.KeyExchangeFailed("no key was presented")
         algorithm, text, *_comment = key.export_public_key().decode().split()
         return f"{algorithm} {text}"
 
     @asynccontextmanager
-    async def _way(self, place: HostPlace, limits: SshLimits) -> AsyncIterator[dict[str, Any]]:
+    async def _way(self, place: HostPlace, limits: SshLimits, so_far: "_SoFar") -> AsyncIterator[dict[str, Any]]:
         if place.jump is None:
             sock = await self._dialler.connect(_bare_route(place), limits)
             try:
@@ -113,9 +124,15 @@ class HostKeyReader:
                 sock.close()
             return
         jump = route_of(place.jump)
+        so_far.hops_short = len(way(jump))
         line = Line(await self._dialler.connect(jump, limits), asyncio.get_running_loop().time())
         try:
-            await line.login(jump, limits, _unlimited)
+            try:
+                await line.login(jump, limits, _unlimited)
+            except BaseException:
+                so_far.hops_short = 1 + line.hops_short
+                raise
+            so_far.hops_short = 0
             self._dialler.check_behind(_bare_route(place))
             yield {"tunnel": line.last, "host": place.address, "port": place.port}
         finally:
@@ -176,7 +193,9 @@ def _unlimited(_seconds: float) -> None:
     """The time for everything together limits each login as well."""
 
 
-def _said(error: Exception) -> str:
+def _said(error: Exception, hops_short: int) -> str:
+    who, deed, done = ("the jump host", "let us in", "let us in") if hops_short else _ITSELF
     if isinstance(error, OSError) and error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
-        return "the host's network cannot be reached"
-    return next((words for kind, words in _SENTENCES if isinstance(error, kind)), "the host presented no key")
+        return f"{who}'s network cannot be reached"
+    said = next((words for kind, words in _SENTENCES if isinstance(error, kind)), "{host} presented no key")
+    return said.format(host=who, deed=deed, done=done)

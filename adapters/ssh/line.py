@@ -37,6 +37,8 @@ class Line:
         self.peer = _peer(sock)
         self.gone = asyncio.Event()
         self._hops: list[asyncssh.SSHClientConnection] = []
+        self._gatekeepers: list[Gatekeeper] = []
+        self._way_length = 1
         sock.on_close = self.gone.set
 
     @property
@@ -49,6 +51,16 @@ class Line:
         """The connection to the host itself."""
         return self._hops[-1]
 
+    @property
+    def hops_short(self) -> int:
+        """How many hosts before the last one the login has come to its end; asked as it fails, before it is cut.
+
+        Where several are lost, the first has taken the others with it.
+        """
+        lost = next((rank for rank, each in enumerate(self._gatekeepers) if each.lost), len(self._gatekeepers))
+        at = min(lost + 1, max(len(self._gatekeepers), 1))
+        return self._way_length - at
+
     async def login(self, route: SshRoute, limits: SshLimits, allow: Callable[[float], None]) -> None:
         """Log in to every host on the way; `allow` sets the caller's clock for each.
 
@@ -56,10 +68,13 @@ class Line:
             Refused: pins or credential cannot be used.
             asyncssh.Error, OSError, ValueError: what the library found.
         """
-        for hop in way(route):
+        hops = way(route)
+        self._way_length = len(hops)
+        for hop in hops:
             allow(limits.login_seconds)
             gatekeeper = Gatekeeper()
             self.gatekeeper = gatekeeper
+            self._gatekeepers.append(gatekeeper)
             options = options_of(hop, known_hosts(hop.pins), identity_of(hop.credential), limits, gatekeeper)
             first: dict[str, Any] = {"sock": self.sock, "tunnel": None}
             onward = {"tunnel": self._hops[-1]} if self._hops else first

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from weakref import WeakValueDictionary
 
 from adapters.contract_ssh import SshCredential, SshRoute
+from adapters.http.refusals import AddressRefused
 from adapters.ssh.flight import Flight
 from adapters.ssh.line import Dialler, Line, way
 
@@ -76,12 +77,22 @@ class Pool:
     async def _dial(self, flight: Flight) -> Line:
         route, limits = flight.exchange.route, flight.exchange.limits
         flight.allow(limits.connect_seconds + 1.0)
-        sock = await self._dialler.connect(route, limits)
+        try:
+            sock = await self._dialler.connect(route, limits)
+        except AddressRefused:
+            raise
+        except BaseException:
+            flight.hops_short = len(way(route)) - 1
+            raise
         line = Line(sock, asyncio.get_running_loop().time())
         line.sessions = 1
         self._lines.add(line)
         flight.line, flight.reused = line, False
-        await line.login(route, limits, flight.allow)
+        try:
+            await line.login(route, limits, flight.allow)
+        except BaseException:
+            flight.hops_short = line.hops_short
+            raise
         return line
 
     def give_back(self, line: Line, *, keep: bool, hard: bool) -> None:

@@ -15,15 +15,15 @@ from adapters.ssh.stages import Proof, is_refusal, proof_of
 
 _Sentences = tuple[tuple[type[BaseException], str], ...]
 _CONNECTING: _Sentences = (
-    (asyncssh.HostKeyNotVerifiable, "the host's key is none of those it is believed by"),
-    (asyncssh.PermissionDenied, "the host did not accept the credential"),
-    (asyncssh.KeyExchangeFailed, "the host and the gateway share no algorithm"),
+    (asyncssh.HostKeyNotVerifiable, "{host}'s key is none of those it is believed by"),
+    (asyncssh.PermissionDenied, "{host} did not accept the credential"),
+    (asyncssh.KeyExchangeFailed, "{host} and the gateway share no algorithm"),
     (asyncssh.ChannelOpenError, "the jump host did not reach the host behind it"),
-    (asyncssh.DisconnectError, "the host ended the connection before the login was complete"),
-    (socket.gaierror, "the host's name could not be resolved"),
-    (ConnectionRefusedError, "the host refused the connection"),
-    (TimeoutError, "the time for connecting and logging in passed"),
-    (ConnectionError, "the connection ended before the login was complete"),
+    (asyncssh.DisconnectError, "{host} ended the connection before the login was complete"),
+    (socket.gaierror, "{host}'s name could not be resolved"),
+    (ConnectionRefusedError, "{host} refused the connection"),
+    (TimeoutError, "the time for connecting and logging in passed{there}"),
+    (ConnectionError, "the connection ended before the login was complete{there}"),
 )
 _OPENING: _Sentences = (
     (asyncssh.ChannelOpenError, "the host opened no session"),
@@ -69,6 +69,7 @@ def observe(
         peer=None if line is None else line.peer,
         host_key=None if line is None else line.gatekeeper.presented,
         host_key_refused=isinstance(error, asyncssh.HostKeyNotVerifiable),
+        hops_short=flight.hops_short,
         contradictions=_contradictions(flight, error),
     )
 
@@ -83,11 +84,13 @@ def _contradictions(flight: Flight, error: Exception | None) -> tuple[str, ...]:
 
 
 def _summary(flight: Flight, error: Exception | None, proof: Proof) -> str:
+    there = " at the jump host" if flight.hops_short else ""
     if isinstance(error, Stop):
-        return error.sentence
+        return f"{error.sentence}{there}"
     match flight.stage:
         case Stage.PREPARED | Stage.CONNECTING:
-            return _pick(_CONNECTING, error, "the connection could not be made")
+            said = _pick(_CONNECTING, error, "the connection could not be made{there}")
+            return said.format(host="the jump host" if there else "the host", there=there)
         case Stage.CONNECTED | Stage.OPENED:
             return _pick(_OPENING, error, "no session could be had")
         case Stage.ASKED:

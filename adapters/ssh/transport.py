@@ -242,6 +242,7 @@ def _bare(seen: SshObservation) -> Observation:
         peer=seen.peer,
         tls=seen.host_key,
         untrusted=seen.nothing_left and seen.host_key_refused,
+        hops_short=seen.hops_short,
     )
 
 

@@ -31,6 +31,11 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
 """Reasons of the runner."""
 
 
+_PASSING: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_BROKEN_OFF: Final = frozenset({"ConnectionLost", "KeyExchangeFailed"})
+"""How it looks where the two sides have no kind of key in common: many a host hangs up without a word."""
+
+
 class Level(StrEnum):
     """How a finding is meant."""
 
@@ -98,25 +103,49 @@ def _ssh(host: Host) -> str:
 
 
 def not_answered(host: Host, seen: Observation) -> tuple[str, str]:
-    """Why a host gave no answer, and what to do about it."""
+    """Why a host gave no answer, and what to do about it. What failed at a jump host is told of that one."""
+    at = stopped_at(host, seen.hops_short)
+    it = "It" if at is host else f"The jump host {at.name}"
     if seen.untrusted:
         shown = f" ({seen.tls})" if seen.tls else ""
-        advice = (
-            f"If its owner changed the key, `gateway host enroll {host.name}` shows both and lets a person replace it."
-            " Otherwise somebody may stand in between: do not replace it."
-        )
-        return f"It presents a key{shown} that it is not believed by; nothing was sent.", advice
+        return f"{it} presents a key{shown} that it is not believed by; nothing was sent.", _not_believed(at)
     if _was_reached(seen):
-        advice = "Has the user a login with `sh`? Is another command forced (ForceCommand, or in authorized_keys)?"
+        advice = (
+            "Has the user a login with `sh`? Is another command forced (ForceCommand, or in authorized_keys)?"
+            " Does a start-up file (.bashrc) end the session, or read what is meant for the command?"
+        )
         return f"It was reached, and the runner did not answer: {seen.summary}.", advice
     if "credential" in seen.summary or "private key" in seen.summary:
         advice = (
-            f"Put the credential's public key into the authorized_keys of {host.user}, or set the credential anew:"
-            f" `gateway credentials set {host.credential} --kind ssh_key`."
+            f"Put the credential's public key into the authorized_keys of {at.user} there, or set the credential anew:"
+            f" `gateway credentials set {at.credential} --kind ssh_key`."
         )
         return sentence(seen.summary), advice
-    advice = f"Look at address ({host.address}), port ({host.port}), and the way there."
+    advice = f"Look at address ({at.address}), port ({at.port}), and the way there."
+    if seen.error_class in _BROKEN_OFF:
+        advice += f" If it has no key of a kind that it is believed by: `gateway host enroll {at.name}` shows its keys."
     return f"It was not reached: {seen.summary}.", advice
+
+
+def stopped_at(host: Host, hops_short: int) -> Host:
+    """The host at which the way to one ended, so many hosts before it."""
+    for _ in range(hops_short):
+        host = host.jump or host
+    return host
+
+
+def _not_believed(at: Host) -> str:
+    enroll = f"`gateway host enroll {at.name}`"
+    if at.host_authorities:
+        return (
+            f"Is its certificate in date, made for {at.address}, and by one of `host_authorities`?"
+            f" {enroll} shows the key without it. If none of that explains it, somebody may stand in between: do not"
+            " believe that key."
+        )
+    return (
+        f"If its owner changed the key, {enroll} shows both and lets a person replace it."
+        " Otherwise somebody may stand in between: do not replace it."
+    )
 
 
 def _was_reached(seen: Observation) -> bool:
@@ -139,7 +168,9 @@ def _store(host: Host, answer: Mapping[str, Any]) -> Iterator[Finding]:
     else:
         yield Finding("store", Level.FINE, f"The store at {host.store} is the one declared.")
     if answer["volatile"]:
-        detail = f"The store lies on {answer['filesystem']} or in a place that a restart clears."
+        passing = str(answer["filesystem"]) in _PASSING
+        detail = f"The store lies on {answer['filesystem']}" if passing else f"The store ({host.store}) lies"
+        detail += ", which a restart clears." if passing else " in a place that a restart clears."
         advice = "Make one that stays: after a restart, what ran could not be told from what never did."
         yield Finding("durable", Level.FINDING, detail, advice)
     elif not answer["writable"]:

@@ -51,6 +51,8 @@ class Offer:
     believed: Sequence[str]
     """Fingerprints: by the catalog, else those last confirmed."""
     digest: str = ""
+    authorities: Sequence[str] = ()
+    """Fingerprints of the authorities whose certificates it is believed by, with these keys or others."""
 
     @property
     def missing(self) -> Sequence[str]:
@@ -82,11 +84,18 @@ class Enrolment:
             raise Problem(
                 Code.HOST_UNAVAILABLE,
                 f"The host's keys could not be fetched: {seen.failure}. Nothing was recorded.",
-                f"Look at address ({where.address}), port ({where.port}), and the way there.",
+                _where_to_look(where, seen.hops_short),
             )
         keys = tuple(host_key(line) for line in seen.keys)
         self._refuse_revoked(host, keys)
-        found = Offer(name, where.address, where.port, keys, await self._believed(name, host))
+        found = Offer(
+            name,
+            where.address,
+            where.port,
+            keys,
+            await self._believed(name, host),
+            authorities=[host_key(line).fingerprint for line in (() if host is None else host.host_authorities)],
+        )
         shown = {
             "host": name,
             "address": where.address,
@@ -177,6 +186,14 @@ class Enrolment:
                     f"The host presents a key that the catalog revokes ({key.fingerprint}); nothing was recorded.",
                     "Do not believe it: ask the host's owner, by another way, what happened.",
                 )
+
+
+def _where_to_look(where: HostPlace, hops_short: int) -> str:
+    at: HostPlace | HostTarget = where
+    for _ in range(hops_short):
+        at = at.jump or at
+    host = f"the jump host {at.name}: " if isinstance(at, HostTarget) else ""
+    return f"Look at {host}address ({at.address}), port ({at.port}), and the way there."
 
 
 def _changed(found: Offer) -> Problem:

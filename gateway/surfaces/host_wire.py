@@ -21,6 +21,7 @@ def keys_document(found: Offer, *, enrolled: bool) -> dict[str, Any]:
         "port": found.port,
         "keys": [asdict(key) for key in found.keys],
         "believed": list(found.believed),
+        "authorities": list(found.authorities),
         "missing": list(found.missing),
         "changed": bool(found.missing),
         "digest": found.digest,

@@ -179,16 +179,22 @@ def set_credential(
 
 
 def _origin_in_catalog(context: Context, name: str) -> str:
+    from gateway.catalog.declared_hosts import DeclaredHosts
     from gateway.catalog.lint import open_catalog
+    from gateway.catalog.load import load, read_folder
 
     async def look() -> set[str]:
-        catalog = open_catalog(Path(context.settings().catalog_folder))
-        found = {origin_of(item.base_url) for item in catalog.services.values() if item.credential == name}
-        hosts = [item.host for item in catalog.services.values() if item.host is not None]
-        while hosts:
-            found |= {host.origin for host in hosts if host.credential == name}
-            hosts = [host.jump for host in hosts if host.jump is not None]
-        return found
+        folder = Path(context.settings().catalog_folder)
+        loaded = load(read_folder(folder))
+        declared = DeclaredHosts({known: entry.form for known, entry in loaded.hosts.items()})
+        hosts = [declared.get(known) for known in declared.names]
+        found = {host.origin for host in hosts if host is not None and host.credential == name}
+        services = [entry.form for entry in loaded.services.values() if entry.form.credential == name]
+        if services or not found:
+            # Only for hosts may mistakes stand elsewhere: the key for a jump host is needed before those behind it can
+            # be asked for theirs, and without these the catalog is not in order yet.
+            open_catalog(folder)
+        return found | {origin_of(service.base_url) for service in services}
 
     origins = context.run(look())
     if len(origins) != 1:

@@ -109,6 +109,12 @@ def _show(context: Context, seen: dict[str, Any], replaces: list[str]) -> None:
         for key in seen["keys"]
     ]
     print_table(context.out, ("algorithm", "fingerprint", "believed so far"), rows, empty="No key.")
+    if seen["authorities"]:
+        context.out.print(
+            f"Its certificates are believed as well, if made by {', '.join(seen['authorities'])}. As `host_keys` a key"
+            " is believed without one.",
+            markup=False,
+        )
     if seen["changed"] and set(replaces) != set(seen["missing"]):
         fail(
             f"It does not present {', '.join(seen['missing'])}, by which it is believed. Somebody may stand in between;"

@@ -69,6 +69,9 @@ class HostKeysDocument(Document):
     port: int
     keys: list[HostKeyDocument]
     believed: list[str] = Field(description="Fingerprints: by the catalog, else those last confirmed.")
+    authorities: list[str] = Field(
+        description="Fingerprints of authorities whose certificates it is believed by as well."
+    )
     missing: list[str] = Field(description="Of these, those that it does not present.")
     changed: bool
     digest: str

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import asyncssh
@@ -66,6 +67,16 @@ async def test_behind_a_jump_host_the_jump_host_is_believed_by_its_own_pins(serv
     other = HostTarget("bastion", "127.0.0.1", port, USER, credential, (public_text(new_key()),), allow_private=True)
     refused = await HostKeyReader().presented(place(port, jump=other), connect_seconds=SECONDS, seconds=SECONDS)
     assert (refused.keys, refused.failure) == ((), "the jump host's key is none of those it is believed by")
+    assert refused.hops_short == 1
+
+    gone = replace(way, port=1)
+    unreached = await HostKeyReader().presented(place(port, jump=gone), connect_seconds=SECONDS, seconds=SECONDS)
+    assert (unreached.failure, unreached.hops_short) == ("the jump host refused the connection", 1)
+    further = replace(way, jump=gone)
+    unreached = await HostKeyReader().presented(place(port, jump=further), connect_seconds=SECONDS, seconds=SECONDS)
+    assert (unreached.failure, unreached.hops_short) == ("the jump host refused the connection", 2)
+    behind = await HostKeyReader().presented(place(1, jump=way), connect_seconds=SECONDS, seconds=SECONDS)
+    assert (behind.failure, behind.hops_short) == ("the jump host did not reach the host behind it", 0)
 
 
 async def test_a_port_where_nobody_listens_is_a_sentence() -> None:

@@ -269,6 +269,41 @@ async def test_a_changed_key_anywhere_on_the_way_ends_it(tmp_path: Path, clock: 
 
         assert (seen.stage, seen.nothing_left, seen.host_key_refused) == (Stage.CONNECTING, True, True)
         assert seen.closed_boot_ms is not None
+        shown = {"jump": jump, "host": host}[which].service.host_keys[0].get_fingerprint()
+        said = {"jump": "the jump host's key is none", "host": "the host's key is none"}[which]
+        assert (seen.host_key, seen.hops_short) == (shown, int(which == "jump"))
+        assert seen.summary.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda jump: replace(jump, port=1), "the jump host refused the connection"),
+        (
+            lambda jump: replace(jump, credential=credential_of(new_key())),
+            "the jump host did not accept the credential",
+        ),
+        (lambda jump: replace(jump, pins=SshPins()), "no key is pinned for this host at the jump host"),
+    ],
+)
+async def test_what_fails_at_a_jump_host_is_told_of_that_one(
+    tmp_path: Path, clock: CountingClock, change: Callable[[SshRoute], SshRoute], said: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        host, jump = await _behind(stack, tmp_path, clock)
+        seen = await host.attempt(replace(host.direct, jump=change(jump.direct)))
+        further = await host.attempt(replace(host.direct, jump=replace(jump.direct, jump=change(jump.direct))))
+
+        assert (seen.summary, seen.hops_short, seen.nothing_left) == (said, 1, True)
+        assert (further.summary, further.hops_short, further.nothing_left) == (said, 2, True)
+
+
+async def test_what_fails_at_the_host_behind_is_told_of_the_host(tmp_path: Path, clock: CountingClock) -> None:
+    async with AsyncExitStack() as stack:
+        host, jump = await _behind(stack, tmp_path, clock)
+        seen = await host.attempt(replace(host.direct, credential=credential_of(new_key()), jump=jump.direct))
+
+        assert (seen.summary, seen.hops_short) == ("the host did not accept the credential", 0)
 
 
 async def test_a_host_that_the_jump_host_cannot_reach_was_never_asked(tmp_path: Path, clock: CountingClock) -> None:

@@ -46,7 +46,8 @@ def test_a_host_in_order_has_nothing_but_good_news() -> None:
     [
         ("store", {"initialised": False}, "gateway host script --store /var/lib/runner | ssh deploy@web-1.example.com"),
         ("store", {"store_id": "s2"}, "another store than the one declared"),
-        ("durable", {"volatile": True, "filesystem": "tmpfs"}, "tmpfs"),
+        ("durable", {"volatile": True, "filesystem": "tmpfs"}, "lies on tmpfs, which a restart clears"),
+        ("durable", {"volatile": True}, "(/var/lib/runner) lies in a place that a restart clears"),
         ("durable", {"writable": False}, "full or read-only"),
         ("clock", {"clock": T0 // 1000 - SKEW_SECONDS_MAX - 1}, "61 seconds behind"),
         ("clock", {"clock": T0 // 1000 + SKEW_SECONDS_MAX + 2}, "ahead of"),
@@ -112,7 +113,8 @@ def test_a_refusal_is_a_finding_about_the_store(reason: str, words: str) -> None
         ({"summary": "the private key is protected by a passphrase"}, "reached", "credentials set deploy-key"),
         ({"summary": "the host refused the connection"}, "reached", "port (22)"),
         ({"phase": Phase.REQUEST_WRITTEN, "summary": "the session ended"}, "shell", "ForceCommand"),
-        ({"phase": Phase.RESPONSE_STARTED, "summary": "the session ended"}, "shell", "ForceCommand"),
+        ({"phase": Phase.RESPONSE_STARTED, "summary": "the session ended"}, "shell", "start-up file"),
+        ({"error_class": "ConnectionLost"}, "reached", "no key of a kind that it is believed by"),
     ],
 )
 def test_whoever_gives_no_answer_is_told_apart_by_how_far_it_came(
@@ -123,3 +125,33 @@ def test_whoever_gives_no_answer_is_told_apart_by_how_far_it_came(
     assert list(found) == [check]
     assert found[check][0] is Level.FINDING
     assert words in found[check][1]
+
+
+JUMP = Host("bastion", "bastion.example.com", "hop", 2222, "hop-key", host_keys=("ssh-ed25519 B",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"untrusted": True, "tls": "SHA256:abc"}, ("The jump host bastion presents a key", "host enroll bastion")),
+        ({"summary": "the jump host did not accept the credential"}, ("authorized_keys of hop", "set hop-key")),
+        ({"summary": "the jump host refused the connection"}, ("bastion.example.com", "port (2222)")),
+    ],
+)
+def test_what_failed_at_a_jump_host_sends_nobody_to_the_host_behind_it(
+    changes: dict[str, Any], words: tuple[str, str]
+) -> None:
+    host = replace(HOST, jump=replace(HOST, name="near", jump=JUMP))
+    (told_of,) = told(None, seen(**{"phase": Phase.CONNECTING, "hops_short": 2, **changes}), host).values()
+
+    assert all(part in told_of[1] for part in words), told_of
+    assert "web-1" not in told_of[1]
+    assert "deploy" not in told_of[1]
+
+
+def test_a_host_that_is_believed_by_its_certificate_is_not_said_to_have_another_key() -> None:
+    host = replace(HOST, host_keys=(), host_authorities=("ssh-ed25519 C",))
+    _, said = told(None, seen(phase=Phase.CONNECTING, untrusted=True), host)["reached"]
+
+    assert "in date, made for web-1.example.com" in said
+    assert "replace" not in said

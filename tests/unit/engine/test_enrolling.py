@@ -160,6 +160,24 @@ async def test_keys_that_cannot_be_fetched_or_only_in_part_are_not_offered(world
     problem = await problem_of(world.enrolment.offer(PERSON, "db-1", PLACE))
 
     assert (problem.code, "in time" in problem.detail) == (Code.HOST_UNAVAILABLE, True)
+    assert "address (192.0.2.7), port (2222)" in problem.guidance
+
+
+async def test_a_way_that_ends_at_a_jump_host_names_that_one(world: World) -> None:
+    world.reader.seen = Presented((), "the jump host refused the connection", 1)
+    problem = await problem_of(world.enrolment.offer(PERSON, "web-1"))
+
+    assert "the jump host bastion: address (bastion.example.com), port (22)" in problem.guidance
+
+
+async def test_a_host_with_certificates_is_shown_with_whose_are_believed() -> None:
+    found = checked(changed((KEYS, f'    host_authorities: ["{OTHER}"]\n')))
+    assert found.catalog is not None
+    kept: Any = Kept()
+    enrolment = Enrolment(found.catalog.hosts, Keys(), Reader(Presented((KEY,))), kept, ElasticClock())
+    seen = await enrolment.offer(PERSON, "web-1")
+
+    assert (seen.believed, seen.missing, seen.authorities) == ((), [], [host_key(OTHER).fingerprint])
 
 
 async def test_a_revoked_key_is_not_offered() -> None:

@@ -159,3 +159,20 @@ def test_the_key_of_a_host_and_of_a_host_on_the_way_go_there_and_nowhere_else(
         assert said.out == f"Stored {name} (ssh_key), for {origin} only.\n", said.err
     typed(b"token-token")
     assert "no service or host" in stopped("credentials", "set", "nobody").err
+
+
+def test_the_key_of_a_jump_host_is_set_before_those_behind_it_are_enrolled(
+    stopped: Program, home: Home, typed: Typed, canaries: Canaries
+) -> None:
+    # No action uses a host yet, and the one behind waits for its keys, which nobody can fetch without this one.
+    without = changed((KEYS, "    jump: bastion\n"), ("actions:\n", BASTION)).partition("actions:\n")[0]
+    (home.folder / "catalog" / "hosts.yaml").write_text(without)
+    key = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
+    canaries.watch_secret("hop-key", key.splitlines()[2])
+    typed(key.encode())
+    said = stopped("credentials", "set", "hop-key", "--kind", "ssh_key")
+
+    assert said.out == "Stored hop-key (ssh_key), for ssh://bastion.example.com only.\n", said.err
+    typed(b"token-token")
+    refused = stopped("credentials", "set", "nobody")
+    assert (refused.code, "Nothing says by which key" in refused.err) == (1, True), refused
