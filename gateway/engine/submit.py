@@ -1,6 +1,6 @@
 """The way of a submission: an explicit list of steps, each of which passes it on or refuses it before anything left.
 
-Order (approvals.md's pipeline in the project's map): context, safety, look-up, access, input, identity, execution. A
+Order: context, safety, look-up, access, input, candidate. Identity is ruled on where the candidate is admitted. A
 refusal is a `Problem`; what happens after admission never is.
 """
 

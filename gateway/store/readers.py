@@ -38,8 +38,10 @@ class Readers:
         self._turn = (self._turn + 1) % len(self._connections)
         try:
             return list(await self._connections[self._turn].execute_fetchall(sql, parameters))
-        except sqlite3.Error as error:
-            raise Unavailable(f"The store could not be read ({error.sqlite_errorname}).") from error
+        except (sqlite3.Error, ValueError) as error:
+            # Of a connection that was closed meanwhile SQLite has no name for the error, and aiosqlite has its own.
+            name = getattr(error, "sqlite_errorname", type(error).__name__)
+            raise Unavailable(f"The store could not be read ({name}).") from error
 
     async def close(self) -> None:
         """End every connection and its thread."""

@@ -16,7 +16,6 @@ TESTED_THROUGH_OTHERS: dict[str, str] = {
     "fixtures/": "as processes, through their sockets: a witness is judged by what it does on the wire",
     "gateway/store/items_subjects.py": "through the exam every store takes, in tests/contract",
     "gateway/store/migrations/env.py": "alembic runs it whenever a store is opened",
-    "gateway/store/readers.py": "through the exam every store takes, in tests/contract",
     "gateway/store/writing.py": "through the exam every store takes, in tests/contract",
     "gateway/surfaces/": "through the program and its REST doors, in tests/scenario",
 }

@@ -11,6 +11,7 @@ from tests.house.source import PACKAGES, ROOT, modules, texts
 _FILE = re.compile(r"`((?:[\w-]+/)*(?:[\w*-]+\.py|[\w-]+/))`")
 _NAME = re.compile(r"`([a-z_]+(?:\.\w+)+)[`(]")
 _OURS = frozenset({*PACKAGES, "catalog", "core", "engine", "model", "store", "surfaces", "tests"})
+_SHELVES = (ROOT, *(ROOT / name for name in PACKAGES))
 _ROOTS = (ROOT, ROOT / "gateway", ROOT / "gateway" / "surfaces")
 # Folders of a data folder, not of the house.
 _ELSEWHERE = frozenset({"blobs/", "dist/", "segments/"})
@@ -68,6 +69,15 @@ def _gone(text: str) -> list[str]:
 
 def test_docstrings_and_comments_name_only_what_exists() -> None:
     assert {module.path: gone for module in modules() if (gone := _gone(module.text))} == {}
+
+
+def _pages_gone(text: str) -> list[str]:
+    return [page for page in re.findall(r"[\w/-]+\.md\b", text) if not any((root / page).exists() for root in _SHELVES)]
+
+
+def test_docstrings_and_comments_name_only_pages_that_exist() -> None:
+    assert {module.path: gone for module in modules() if (gone := _pages_gone(module.text))} == {}
+    assert _pages_gone("FORMAT.md, gateway/README.md, pipeline.md") == ["pipeline.md"]
 
 
 @pytest.mark.parametrize("name", ["core.lifecycle.shown", "catalog.mistake.CatalogRefused", "store.nowhere"])
