@@ -153,7 +153,9 @@ async def go_on(
 def _read_key(path: Path) -> RecipientKey:
     try:
         return read_recipient_key(path)
-    except (OSError, KeyProblem) as error:
+    except OSError as error:
+        raise Refused(f"The auditor's key in {path} cannot be read: {error.strerror or error}.") from error
+    except KeyProblem as error:
         raise Refused(f"The auditor's key in {path} cannot be used: {error}.") from error
 
 

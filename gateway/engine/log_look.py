@@ -19,7 +19,7 @@ from audit.trust import TrustPolicy, Witness
 from audit.verify import Extra, VerifyOptions, verify
 from gateway.engine.anchoring import newest_cosignature_ms
 from gateway.engine.log_keys import LOG_KEYS_META, KeyFile, policy_of
-from gateway.engine.log_opening import ORIGIN_META, WITNESSED_META, LogPaths, anchor_folder
+from gateway.engine.log_opening import ORIGIN_META, QUARANTINE_META, WITNESSED_META, LogPaths, anchor_folder
 from gateway.settings import Settings
 from gateway.store.peek import Peek
 from gateway.store.port import Refused
@@ -74,6 +74,12 @@ class LogLook:
         with self._peek() as peek:
             stored = peek.meta(ORIGIN_META)
         return self._settings.audit.origin if stored is None else stored.decode()
+
+    def held(self) -> str | None:
+        """Why writes are held, or None."""
+        with self._peek() as peek:
+            reason = peek.meta(QUARANTINE_META)
+        return None if reason is None else reason.decode()
 
     def folder(self, origin: str) -> Path:
         """Where a log's files lie."""

@@ -37,7 +37,10 @@ class DataFolder:
         except OSError as error:
             holder = os.pread(descriptor, _NOTE_BYTES, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise Refused(f"{path} is in use by another gateway ({holder or 'which left no note'}).") from error
+            raise Refused(
+                f"{path} is in use by another gateway ({holder or 'which left no note'}). Stop that one first: a folder"
+                " is open in one process at a time."
+            ) from error
         try:
             os.ftruncate(descriptor, 0)
             since = datetime.fromtimestamp(wall_ms() / 1000, UTC).isoformat(timespec="seconds")

@@ -176,6 +176,8 @@ async def _gateway(context: Context, settings: Settings) -> AsyncIterator[Line]:
         return
     reason = "" if ready.status == 200 else f": {ready.document.get('reason')}"
     yield Line("gateway", fine=not reason, detail=f"serves at {context.address()}{reason}")
+    for line in _writes(context, settings):
+        yield line
     try:
         # A caller's key sees its own operations only: what it does not see is not told as being none.
         people = await client.call("GET", "/v1/keys")
@@ -190,6 +192,17 @@ async def _gateway(context: Context, settings: Settings) -> AsyncIterator[Line]:
     more = " or more" if count == LISTED_MAX else ""
     detail = f"{count}{more} unresolved: `gateway operations list --state unresolved`" if count else "none unresolved"
     yield Line("operations", fine=not count, detail=detail)
+
+
+def _writes(context: Context, settings: Settings) -> list[Line]:
+    """A gateway that holds writes is ready all the same: reads go on."""
+    try:
+        held = context.composition.look(settings).held()
+    except Refused as refused:
+        return [Line("writes", fine=False, detail=f"not looked at: {refused}")]
+    if held is None:
+        return []
+    return [Line("writes", fine=False, detail=f"held: {held}; stop the gateway, then see `gateway recover`")]
 
 
 async def _stopped(context: Context, settings: Settings) -> Line:

@@ -194,9 +194,12 @@ def recover(
     """Let writes go on after the store was restored from a backup. The gateway must be stopped.
 
     With an auditor's key, operations that the store has forgotten keep their keys, so that no repeat of them is carried
-    out, and what was begun after the backup is looked for instead of being sent again.
+    out, and what was begun after the backup is looked for instead of being sent again. It cannot be given later.
     """
     context = current()
+    for option, word in (("--person", person), ("--reason", reason)):
+        if not word.strip():
+            fail(f"{option} is empty, and nobody could tell later who answers for it and why.", Exit.USAGE)
     work = context.composition.recover(
         context.settings(), person=person, reason=reason, accept_loss=accept_loss, auditor_key=auditor_key
     )

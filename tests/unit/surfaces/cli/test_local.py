@@ -18,6 +18,7 @@ from audit.cosign import Cosigner
 from gateway.app import App
 from gateway.engine.chance import SystemChance
 from gateway.engine.clock import SystemClock
+from gateway.engine.log_opening import QUARANTINE_META
 from gateway.running import OPEN_FILES
 from tests.canary import Canaries
 from tests.unit.surfaces.cli.conftest import Hall, Program
@@ -202,6 +203,19 @@ def test_doctor_looks_at_a_running_gateway(person: Program, caller: Program, hal
     assert checks(elsewhere)["gateway"] is False
 
 
+def test_doctor_finds_writes_held_by_a_gateway_that_serves(person: Program, hall: Hall) -> None:
+    store = hall.door.running.office.store
+    hall.ask(store.put_meta(QUARANTINE_META, b"the store is old", ()))
+    try:
+        document = person.json("doctor")
+    finally:
+        hall.ask(store.put_meta(QUARANTINE_META, None, ()))
+
+    assert document["ok"] is False
+    assert "held: the store is old; stop the gateway, then see `gateway recover`" in json.dumps(document)
+    assert "writes" not in checks(person.json("doctor"))
+
+
 def test_doctor_finds_an_anchor_that_gets_nothing_any_more(stopped: Program, home: Home) -> None:
     # In the way of what every new checkpoint is written to first.
     (home.folder / "anchors" / "checkpoint.tmp").mkdir()
@@ -261,6 +275,12 @@ def test_recover_says_when_there_is_nothing_to_recover(stopped: Program) -> None
     assert stopped(*word).out.startswith("Nothing to recover")
     assert stopped.json(*word)["ok"] is True
     assert stopped("recover", "--person", "operator").code == 2
+    for nobody in (("--person", " ", "--reason", "asked"), ("--person", "operator", "--reason", "")):
+        said = stopped("recover", *nobody)
+        assert (said.code, "is empty" in said.err) == (2, True), nobody
+    missing = stopped(*word, "--auditor-key", str(stopped.environment["GATEWAY_CONFIG"]) + ".gone")
+    assert missing.code == 1
+    assert missing.err.endswith("cannot be read: No such file or directory.\n")
 
 
 def test_what_others_could_read_is_not_opened(stopped: Program, home: Home) -> None:
