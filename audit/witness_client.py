@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -101,6 +102,8 @@ class Submitter:
         self._directory = directory
         self._witnesses = {name: witness for name, witness in witnesses.items() if witness.url}
         self._tree: HashTree | None = None
+        # One thread at a time makes the tree longer, or anew.
+        self._turn = threading.RLock()
         self._seen: dict[str, int] = {}
 
     async def gather(self, session: aiohttp.ClientSession, published: Published, now_s: int) -> Gathered:
@@ -116,12 +119,24 @@ class Submitter:
         lines = "".join(answer for answer in answers if isinstance(answer, str))
         return Gathered(lines, tuple(answer for answer in answers if isinstance(answer, Refusal)))
 
+    def _prove(self, old_size: int, size: int) -> list[bytes]:
+        """The consistency proof, from what is left of the log now."""
+        with self._turn:
+            try:
+                return self._grow(size).consistency(old_size, size)
+            except LookupError:
+                # Retention dropped leaves that this tree counted on to read again. What it left in place of them is in
+                # the opening that comes first now.
+                self._tree = None
+                return self._grow(size).consistency(old_size, size)
+
     def _grow(self, size: int) -> HashTree:
-        if self._tree is None:
-            self._tree = begin_tree(self._directory)
-        if self._tree.size < size:
-            self._tree.extend(leaves_of(self._directory, self._tree.size, size))
-        return self._tree
+        with self._turn:
+            if self._tree is None:
+                self._tree = begin_tree(self._directory)
+            if self._tree.size < size:
+                self._tree.extend(leaves_of(self._directory, self._tree.size, size))
+            return self._tree
 
     async def _ask(self, session: aiohttp.ClientSession, name: str, published: Published, now_s: int) -> str | Refusal:
         try:
@@ -145,7 +160,7 @@ class Submitter:
     async def _post(self, session: aiohttp.ClientSession, name: str, published: Published) -> tuple[int, str]:
         size = published.checkpoint.size
         old_size = min(self._seen.get(name, 0), size)
-        proof = await asyncio.to_thread(lambda: self._grow(size).consistency(old_size, size))
+        proof = await asyncio.to_thread(self._prove, old_size, size)
         return await _submit(session, self._witnesses[name], request_of(old_size, proof, published.note))
 
     def _learn(self, name: str, body: str, size: int) -> bool:

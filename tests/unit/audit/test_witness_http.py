@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -19,6 +20,7 @@ from audit.log import segment_name, segments
 from audit.memory import MemoryDirectory
 from audit.note import NoteSigner
 from audit.report import Exit
+from audit.seal import SegmentLimits
 from audit.trust import TrustPolicy
 from audit.trust import Witness as Trusted
 from audit.witness import SIZE_TYPE, Witness, request_of
@@ -99,6 +101,32 @@ async def test_a_log_without_its_beginning_is_cosigned_by_witnesses_that_saw_wha
     (refusal,) = results[-1].refusals
     assert refusal.witness == "w2"
     assert "were dropped" in refusal.reason
+
+
+async def test_witnesses_follow_one_submitter_whatever_retention_drops_between_two_checkpoints() -> None:
+    """What is needed again for a proof may have gone, from a tree that began at any entry: it is made anew."""
+    journal = Journal(limits=SegmentLimits(entries_max=40))
+    publisher = Publisher(journal.directory, journal.signer)
+    witnesses = {
+        name: Witness(MemoryDirectory(), cosigner(name), [journal.signer.key]) for name in ("w1", "w2", "w3", "w4")
+    }
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        known = {}
+        for name, witness in witnesses.items():
+            server = await stack.enter_async_context(TestServer(witness_app(witness, lambda: NOW_S)))
+            known[name] = trusted(name, str(server.make_url("/")))
+        submitter = Submitter(journal.directory, known)
+        for count in (300, 130, 300, 7, 600, 41, 1):
+            journal.records(count)
+            journal.export()
+            found = publisher.publish()
+            assert found is not None
+            gathered = await submitter.gather(session, found, NOW_S)
+            assert (gathered.refusals, gathered.lines.count("\n")) == ((), len(known)), count
+            # All that no witness asks for any more, as retention does it.
+            for first in segments(journal.directory)[:-1]:
+                journal.directory.remove(segment_name(first))
 
 
 async def test_a_witness_that_fails_is_named_and_the_others_count() -> None:
