@@ -21,6 +21,8 @@ STORE_VARIABLE: Final = "GATEWAY_STORE_URL"
 VAULT_VARIABLE: Final = "GATEWAY_VAULT_KEY"
 
 FILE_NAME: Final = "gateway.yaml"
+_NAME_BYTES_MAX: Final = 255
+"""Of one name in a folder, on every file system of Linux."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ADDRESS = re.compile(r"(?:https?://)?(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+):([0-9]{1,5})/?")
@@ -151,9 +153,32 @@ def _contradictions(document: Document, settings: Settings) -> Iterator[Mistake]
         if rule.name and rule.name in names:
             yield document.mistake(("access", index, "name"), f"Two rules are named “{rule.name}”.", "Rename one.")
         names.add(rule.name)
-    if " " in settings.audit.origin or "+" in settings.audit.origin or "://" in settings.audit.origin:
-        hint = "Like a URL without its scheme, for example gw.example/audit/prod-1."
+    hint = "Like a URL without its scheme, for example gw.example/audit/prod-1."
+    origin = settings.audit.origin
+    if "+" in origin or "://" in origin or not all(char.isprintable() and not char.isspace() for char in origin):
         yield document.mistake(("audit", "origin"), "An origin has no scheme, no spaces and no “+”.", hint)
+    elif not all(_is_folder_name(part) for part in origin.split("/")):
+        detail = "An origin names a folder below the data folder: it has plain parts between slashes."
+        yield document.mistake(("audit", "origin"), detail, hint)
+    for path, text in _paths(settings):
+        try:
+            FilePath(text).expanduser()
+        except RuntimeError:
+            yield document.mistake(path, "There is no home folder of that name.", "Write the whole path out.")
+
+
+def _is_folder_name(part: str) -> bool:
+    return part not in {"", ".", ".."} and len(part.encode()) <= _NAME_BYTES_MAX
+
+
+def _paths(settings: Settings) -> Iterator[tuple[Path, str]]:
+    yield ("data_folder",), settings.data_folder
+    yield ("catalog_folder",), settings.catalog_folder
+    yield ("vault", "key_file"), settings.vault.key_file
+    for index, anchor in enumerate(settings.audit.anchors):
+        yield ("audit", "anchors", index), anchor
+    if settings.audit.witness_policy is not None:
+        yield ("audit", "witness_policy"), settings.audit.witness_policy
 
 
 def _override(settings: Settings, environment: Mapping[str, str], mistakes: list[Mistake]) -> Settings:

@@ -122,6 +122,27 @@ def test_variables_are_expanded_inside_texts() -> None:
     assert settings.audit.recipients == ("k1",)
 
 
+@pytest.mark.parametrize(
+    "origin", ["", ".", "/a", "a/", "a//b", "a/../b", "a/.", "x" * 256, "a b", "a\\tb", "a+b", "s://a"]
+)
+def test_an_origin_that_cannot_be_a_folder_is_a_mistake_and_not_a_crash_later(origin: str) -> None:
+    assert refused(f'audit: {{origin: "{origin}"}}\n').startswith("/srv/gw/gateway.yaml:1:9: An origin ")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("data_folder: ~nobody-here/d\n", "1:1"),
+        ("catalog_folder: ~nobody-here/c\n", "1:1"),
+        ("vault: {key_file: ~nobody-here/k}\n", "1:9"),
+        ("audit: {anchors: [/a, ~nobody-here/b]}\n", "1:23"),
+        ("audit: {witness_policy: ~nobody-here/p}\n", "1:9"),
+    ],
+)
+def test_a_home_folder_that_does_not_exist_is_a_mistake_at_its_place(text: str, place: str) -> None:
+    assert refused(text).startswith(f"/srv/gw/gateway.yaml:{place}: There is no home folder of that name.")
+
+
 def test_an_expanded_value_is_not_expanded_again() -> None:
     assert read("audit: {recipients: ['${A}']}\n", A="${B}", B="x").audit.recipients == ("${B}",)
 

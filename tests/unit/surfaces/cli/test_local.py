@@ -78,6 +78,8 @@ def test_init_refuses_before_it_writes_anything(anywhere: Program, tmp_path: Pat
         (("--origin", "two words"), {}),
         (("--origin", "https://gw.test"), {}),
         (("--origin", ""), {}),
+        (("--origin", "a//b"), {}),
+        (("--origin", "../a"), {}),
         (("--auditor", "age1notours"), {}),
         (("--recovery", "x"), {}),
         (("--person", "a b"), {}),
