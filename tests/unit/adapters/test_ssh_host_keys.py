@@ -111,8 +111,9 @@ async def test_whoever_speaks_no_ssh_is_given_up_on(words: bytes, sentence: str)
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(words)
-        if words:
-            writer.close()
+        if not words:
+            await reader.read()
+        writer.close()
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
