@@ -10,13 +10,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from audit.claims import anchor_sources
 from audit.discloser import CannotDisclose
-from audit.disk import Directory, LogError, LogLocked
+from audit.disk import Directory, DiskDirectory, LogError, LogLocked
 from audit.export import ExportFailed
 from audit.inputs import STDIN, read_input, reason_of
 from audit.keyfiles import read_recipient_key
 from audit.keyring import KeyProblem, Recipient, RecipientKey
-from audit.log import OWNER, SEGMENTS
+from audit.log import OWNER, SEGMENTS, origin_of
 from audit.receipts import BadReceipts, Receipt, read_receipts
 from audit.report import Exit, printable
 from audit.reshare import holding, read_reshare
@@ -87,9 +88,21 @@ def own_log_at(path: Path) -> Path:
 
 def refuse_inside(paths: Sequence[Path | None], folder: Path) -> None:
     """End the command if what should vouch for a log lies in its folder."""
+    own = folder.resolve()
     for path in paths:
-        if path is not None and path != STDIN and path.resolve().is_relative_to(folder.resolve()):
+        if path is None or path == STDIN:
+            continue
+        if any(place.resolve().is_relative_to(own) for place in (path, *_read_for(path, folder))):
             usage(f"{path} lies in the log's own folder: whoever can change the log can change it too")
+
+
+def _read_for(path: Path, folder: Path) -> Iterator[Path]:
+    """The files that a folder of anchors is read for: it may be one above the log, and lead back into it."""
+    if not path.is_dir():
+        return
+    for source in anchor_sources(path, origin_of(DiskDirectory(folder))):
+        if isinstance(source.directory, DiskDirectory):
+            yield source.directory.path / source.name
 
 
 def unpacking(log: Directory, blobs: Path | None, folder: Path) -> Unpacked | None:

@@ -100,6 +100,20 @@ def read_open(directory: Directory, segment: int) -> SegmentOpen:
     raise LogContradiction(f"segment {segment:016x} does not begin with its opening entry")
 
 
+def origin_of(directory: Directory) -> str:
+    """The log's origin, as the first opening that can be read names it; nothing if there is none."""
+    try:
+        firsts = segments(directory)
+    except OSError:
+        return ""
+    for first in firsts:
+        try:
+            return read_open(directory, first).origin
+        except (LogContradiction, OSError):
+            continue
+    return ""
+
+
 class Follower:
     """Follows segment files from the start of one segment, checking every link; can go on later where it stopped."""
 

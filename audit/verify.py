@@ -13,7 +13,7 @@ from audit.contents import Contents
 from audit.disk import Directory
 from audit.holdings import Holdings
 from audit.keyring import RecipientKey
-from audit.log import LogContradiction, read_open, segment_name, segments
+from audit.log import origin_of, segment_name, segments
 from audit.note import NoteKey
 from audit.receipts import Expected, Receipt
 from audit.record import MAX_SEGMENT_BYTES
@@ -78,7 +78,7 @@ def verify(
     """
     options = options or VerifyOptions()
     report = Report()
-    report.origin = _origin(directory, _listed(directory, lambda _: None))
+    report.origin = origin_of(directory)
     keys = _keys(policy, report.origin)
     sources = [source for anchor in anchors for source in _sources(anchor, report.origin or _only_origin(policy))]
     claims = Claims(directory, sources, keys, report=report.add, settle=settle, witnessed=_witnessed(policy, now_ms))
@@ -117,15 +117,6 @@ def _listed(directory: Directory, report: Callable[[Finding], None]) -> list[int
     except OSError as error:
         report(Finding("unreadable", Exit.UNREADABLE, f"the segments cannot be listed: {error.strerror or error}"))
         return []
-
-
-def _origin(directory: Directory, firsts: Sequence[int]) -> str:
-    for first in firsts:
-        try:
-            return read_open(directory, first).origin
-        except (LogContradiction, OSError):
-            continue
-    return ""
 
 
 def _witnessed(policy: TrustPolicy | None, now_ms: int) -> Witnessed | None:

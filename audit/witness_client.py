@@ -125,6 +125,8 @@ class Submitter:
             try:
                 return self._grow(size).consistency(old_size, size)
             except LookupError:
+                if self._tree is None or self._tree.first == next(iter(segments(self._directory)), 0):
+                    raise
                 # Retention dropped leaves that this tree counted on to read again. What it left in place of them is in
                 # the opening that comes first now.
                 self._tree = None

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from audit.checkpoint import CHECKPOINT, HISTORY
 from audit.claims import SETTLE_MS, SETTLE_TRIES, AnchorSource
+from audit.cli import app
 from audit.disk import DiskDirectory, log_folder
 from audit.export import Exporter
 from audit.log import LogContradiction, chunks, segment_name, segments
@@ -332,3 +334,26 @@ def test_an_empty_log_and_a_missing_beginning_are_told_where_they_are() -> None:
     for left in segments(journal.directory):
         journal.directory.remove(segment_name(left))
     assert "tail       none: no entry was read" in journal.verify().to_lines()
+
+
+def test_no_way_into_the_logs_own_folder_makes_an_anchor_of_it(tmp_path: Path) -> None:
+    journal = sealed_journal()
+    log, anchor = on_disk(journal, tmp_path)
+    (tmp_path / "policy").write_text(journal.policy.to_text())
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / CHECKPOINT).symlink_to(log / CHECKPOINT)
+
+    def told(path: Path) -> tuple[int, bool]:
+        # A limit of age far beyond the date of these entries: the anchor alone decides.
+        limit = ["--max-anchor-age", "99999999d"]
+        arguments = ["verify", str(log), "--trust", str(tmp_path / "policy"), "--anchor", str(path), *limit]
+        result = CliRunner().invoke(app, arguments)
+        return result.exit_code, "lies in the log's own folder" in result.output
+
+    for path in (log, log / CHECKPOINT, tmp_path / "audit", linked, linked / CHECKPOINT):
+        assert told(path) == (2, True), path
+    # A folder above the log may hold anchors all the same.
+    for name in (CHECKPOINT, HISTORY):
+        (anchor / name).rename(tmp_path / name)
+    assert told(tmp_path) == (0, False)
