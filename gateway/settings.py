@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 POSITIVE: Final[dict[str, Any]] = {"gt": 0}
+WITHIN_A_DAY: Final[dict[str, Any]] = {"gt": 0, "le": 86_400}
+"""Of what should happen often. Without a bound, a time in milliseconds is no number that a database could hold."""
 COUNT: Final[dict[str, Any]] = {"ge": 1}
 
 
@@ -16,11 +18,11 @@ class ServerSettings:
     """Address to bind; loopback unless you say otherwise. Environment: the host part of `GATEWAY_ADDR`."""
     port: int = field(default=8420, metadata={"ge": 0, "le": 65535})
     """TCP port; 0 lets the system choose. Environment: the port part of `GATEWAY_ADDR`."""
-    head_seconds: float = field(default=10.0, metadata=POSITIVE)
+    head_seconds: float = field(default=10.0, metadata=WITHIN_A_DAY)
     """Longest time from a connection to the end of its first request's head; then it is closed."""
-    body_seconds: float = field(default=10.0, metadata=POSITIVE)
+    body_seconds: float = field(default=10.0, metadata=WITHIN_A_DAY)
     """Longest time that the body of a request may take to arrive."""
-    drain_seconds: float = field(default=20.0, metadata={"ge": 0})
+    drain_seconds: float = field(default=20.0, metadata={"ge": 0, "le": 86_400})
     """After SIGTERM: how long attempts under way may go on before they are aborted and left to recovery."""
 
 
@@ -67,13 +69,13 @@ class AuditSettings:
     witness_start_seconds: float = field(default=10.0, metadata={"ge": 0, "le": 15})
     """Where no anchor holds a checkpoint, witnesses are asked at a start whether they know more of the log than this
     folder, and nothing is sent before they answered or this time is over; 0: they are not asked."""
-    seal_interval_seconds: float = field(default=1.0, metadata=POSITIVE)
+    seal_interval_seconds: float = field(default=1.0, metadata=WITHIN_A_DAY)
     """Longest time for which written records wait for their seal."""
-    checkpoint_interval_seconds: float = field(default=60.0, metadata=POSITIVE)
+    checkpoint_interval_seconds: float = field(default=60.0, metadata=WITHIN_A_DAY)
     """How often a signed checkpoint is published if anything changed."""
     segment_max_bytes: int = field(default=67_108_864, metadata={"ge": 4096})
     """Size at which a segment file is closed and the next one begun."""
-    keep_days: float | None = field(default=None, metadata=POSITIVE)
+    keep_days: float | None = field(default=None, metadata=POSITIVE | {"le": 36_500})
     """How long entries of the audit log are kept at least; older segments are dropped whole, and the log says so.
     Without a value everything is kept."""
     keep_large_results: bool = True
@@ -154,7 +156,7 @@ class LimitSettings:
 class RetentionSettings:
     """How long things are kept."""
 
-    operations_seconds: float = field(default=30 * 86_400.0, metadata={"ge": 86_400})
+    operations_seconds: float = field(default=30 * 86_400.0, metadata={"ge": 86_400, "le": 3_153_600_000})
     """Operations, keys and results stay at least this long after their end; then only key and fingerprint do."""
 
 
@@ -162,7 +164,7 @@ class RetentionSettings:
 class RecoverySettings:
     """How operations in doubt are looked after."""
 
-    sweep_interval_seconds: float = field(default=5.0, metadata=POSITIVE)
+    sweep_interval_seconds: float = field(default=5.0, metadata=WITHIN_A_DAY)
     """How often lost leases are collected and due operations are looked for."""
     probes_concurrency_max: int = field(default=16, metadata=COUNT)
     """Looks under way at once, over all services."""

@@ -161,6 +161,8 @@ def _contradictions(document: Document, settings: Settings) -> Iterator[Mistake]
         detail = "An origin names a folder below the data folder: it has plain parts between slashes."
         yield document.mistake(("audit", "origin"), detail, hint)
     for path, text in _paths(settings):
+        if "\0" in text:
+            yield document.mistake(path, "A path has no zero bytes.", "Write it as `ls` shows it.")
         try:
             FilePath(text).expanduser()
         except RuntimeError:

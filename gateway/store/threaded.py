@@ -154,7 +154,7 @@ def database_path(url: str) -> Path:
     """The file that a `sqlite:///` URL names. Raises Refused."""
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise Refused("The store's address is not a database URL; write sqlite:////absolute/path/to/file.") from error
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.query:
         raise Refused("This version stores in SQLite files; write sqlite:////absolute/path/to/file.")

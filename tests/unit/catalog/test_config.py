@@ -143,6 +143,30 @@ def test_a_home_folder_that_does_not_exist_is_a_mistake_at_its_place(text: str, 
     assert refused(text).startswith(f"/srv/gw/gateway.yaml:{place}: There is no home folder of that name.")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "retention: {operations_seconds: 1.0e+18}\n",
+        "audit: {keep_days: 1.0e+300}\n",
+        "audit: {seal_interval_seconds: 1.0e+300}\n",
+        "recovery: {sweep_interval_seconds: 1.0e+308}\n",
+        "server: {drain_seconds: 1.0e+308}\n",
+        'data_folder: "a\\0b"\n',
+        'vault: {key_file: "a\\0b"}\n',
+    ],
+)
+def test_what_no_clock_and_no_file_system_can_hold_is_a_mistake(text: str) -> None:
+    assert refused(text).startswith("/srv/gw/gateway.yaml:1:")
+
+
+def test_every_time_has_a_bound_that_a_database_can_hold() -> None:
+    for group in _groups(Settings):
+        value = getattr(Settings(), group.name)
+        for item in _groups(type(value)) if dataclasses.is_dataclass(value) else []:
+            if item.name.endswith(("_seconds", "_days")):
+                assert item.metadata.get("le", 2**63) <= 3_153_600_000, item.name
+
+
 def test_an_expanded_value_is_not_expanded_again() -> None:
     assert read("audit: {recipients: ['${A}']}\n", A="${B}", B="x").audit.recipients == ("${B}",)
 

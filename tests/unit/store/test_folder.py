@@ -163,7 +163,9 @@ async def test_store_says_what_durability_is_in_force(folder: Path) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("url", ["postgresql://host/db", "sqlite://", "sqlite:///a.db?mode=ro", "nonsense"])
+@pytest.mark.parametrize(
+    "url", ["http://a:b:c", "postgresql://host/db", "sqlite://", "sqlite:///a.db?mode=ro", "nonsense"]
+)
 def test_address_that_is_no_sqlite_file_is_refused(url: str) -> None:
     with pytest.raises(Refused, match="sqlite:////absolute"):
         database_path(url)
