@@ -170,8 +170,11 @@ def refusals() -> Iterator[None]:
     except (KeyProblem, BadDocument, LogError) as error:
         warn(str(error))
         raise typer.Exit(_code_of(error)) from error
+    except BrokenPipeError:
+        # Not the log: whoever read the answer has gone, which is said where the program ends.
+        raise
     except OSError as error:
-        warn(str(error))
+        warn(f"{error.filename}: {error.strerror}" if error.filename else reason_of(error))
         raise typer.Exit(Exit.UNREADABLE) from error
 
 

@@ -292,6 +292,20 @@ def test_an_answer_that_nobody_could_take_accuses_no_log(
     assert "could not be written" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["show", "export"])
+def test_a_reader_who_goes_away_is_not_taken_for_a_fault_of_the_log(tmp_path: Path, command: str) -> None:
+    office = Office(tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    asked = [sys.executable, "-m", "audit", command, str(office.log), "--key", str(office.key)]
+    try:
+        done = subprocess.run(asked, stdout=writing, stderr=subprocess.PIPE, check=False, text=True)
+    finally:
+        os.close(writing)
+    told = "audit: the answer could not be written: whoever should read it is gone\n"
+    assert (done.returncode, done.stderr) == (Exit.UNREADABLE, told)
+
+
 def test_a_fault_of_the_program_accuses_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
         raise RuntimeError("made up")
