@@ -6,7 +6,9 @@ from typing import Any, Final, Literal
 
 POSITIVE: Final[dict[str, Any]] = {"gt": 0}
 WITHIN_A_DAY: Final[dict[str, Any]] = {"gt": 0, "le": 86_400}
-"""Of what should happen often. Without a bound, a time in milliseconds is no number that a database could hold."""
+"""Of what should happen often. A time without a bound may be none in milliseconds, or one that no database holds: then
+housekeeping is put off for ever, with whatever shares its transaction.
+"""
 COUNT: Final[dict[str, Any]] = {"ge": 1}
 
 

@@ -82,19 +82,23 @@ class Scripted:
         return Item(Act.WAIT, None)
 
 
-async def test_a_nudge_during_the_work_is_a_second_look_and_not_a_second_driver(shop: Workshop) -> None:
-    shop.outside.writes.append(UNSENT)
-    live = shop.live(await shop.submit())
-    driver, tasks = Scripted(), shop.assembly.tasks
-    recovery = Recovery(
+def recovery_with(shop: Workshop, driver: object) -> Recovery:
+    return Recovery(
         shop.assembly.journal,
         driver,  # type: ignore[arg-type]  # the one call that is made of it
         Revival(shop.store, definitions()),
-        tasks,
+        shop.assembly.tasks,
         shop.clock,
         sweep_seconds=1.0,
         on_dead=shop.dead.append,
     )
+
+
+async def test_a_nudge_during_the_work_is_a_second_look_and_not_a_second_driver(shop: Workshop) -> None:
+    shop.outside.writes.append(UNSENT)
+    live = shop.live(await shop.submit())
+    driver = Scripted()
+    recovery = recovery_with(shop, driver)
     recovery.adopt(live, begun=False)
     await shop.turns()
     for _ in range(3):
@@ -125,16 +129,8 @@ class Postponing:
 async def test_times_that_no_longer_count_do_not_pile_up_and_bring_nothing_back(shop: Workshop) -> None:
     shop.outside.writes.append(UNSENT)
     live = shop.live(await shop.submit())
-    driver, tasks = Postponing(shop.clock.wall_ms() + 60_000), shop.assembly.tasks
-    recovery = Recovery(
-        shop.assembly.journal,
-        driver,  # type: ignore[arg-type]  # the one call that is made of it
-        Revival(shop.store, definitions()),
-        tasks,
-        shop.clock,
-        sweep_seconds=1.0,
-        on_dead=shop.dead.append,
-    )
+    driver = Postponing(shop.clock.wall_ms() + 60_000)
+    recovery = recovery_with(shop, driver)
     recovery.adopt(live, begun=False)
     for _ in range(3 * OUTDATED_MAX):
         while live.driven:
