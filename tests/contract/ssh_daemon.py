@@ -81,6 +81,8 @@ def running_daemon(folder: Path, options: Mapping[str, str] | None = None) -> It
         "PasswordAuthentication": "no",
         "KbdInteractiveAuthentication": "no",
         "PrintMotd": "no",
+        # Login shells read start-up files there: what a machine's own ones do may take any time, and wait for locks.
+        "SetEnv": f"HOME={folder}",
         **(options or {}),
     }
     for _ in range(ATTEMPTS):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.surfaces.cli.client import Answer
+from tests.processes import ends
 from tests.scenario.kit import Document, Home, taken
 from tests.scenario.ssh_kit import Hosted, command, hosted
 from tests.unit.adapters.ssh_stand import new_key, public_text
@@ -245,6 +246,7 @@ def _kill(process: int) -> None:
         os.kill(process, signal.SIGKILL)
     except ProcessLookupError:
         return
+    assert ends(process)
 
 
 async def test_what_is_settled_and_old_is_forgotten(home: Home, tmp_path: Path) -> None:

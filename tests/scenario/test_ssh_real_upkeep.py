@@ -16,6 +16,7 @@ from gateway.surfaces.cli.client import Client
 from gateway.surfaces.cli.context import Exit
 from gateway.surfaces.cli.main import run
 from tests.contract.ssh_daemon import Daemon, running_daemon
+from tests.processes import ends
 from tests.scenario.kit import Document, Home, Outside, taken
 from tests.scenario.ssh_kit import command
 from tests.unit.adapters.remote_host import Host
@@ -194,6 +195,7 @@ def _kill_everything_of(operation: str) -> None:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and operation.encode() in _words(entry):
             os.kill(int(entry.name), signal.SIGKILL)
+            assert ends(int(entry.name))
 
 
 def _words(entry: Path) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 from adapters.ssh.runner_call import Verb
 from adapters.ssh.runner_command import SecretVariable, command_of
 from adapters.ssh.runner_wire import Meaning, Output, RemotePhase, meaning
+from tests.processes import ends
 from tests.unit.adapters.remote_host import SECONDS_MAX, Host
 
 
@@ -287,7 +288,9 @@ def test_a_command_that_shrugs_off_a_cancel_is_reported_as_running_until_it_is_k
 
 def test_a_command_that_outlives_its_supervisor_is_running_and_then_lost(host: Host) -> None:
     running = Running(host)
-    os.kill(_parent(running.pid), signal.SIGKILL)
+    supervisor = _parent(running.pid)
+    os.kill(supervisor, signal.SIGKILL)
+    assert ends(supervisor)
 
     asked = host.ask(Verb.STATUS)
     running.go()
