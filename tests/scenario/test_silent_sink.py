@@ -16,6 +16,11 @@ from tests.scenario.test_killed import agree
 SECONDS = 40.0
 
 
+@pytest.fixture
+def unhurried_disk() -> None:
+    """Here the time that a disk has to answer is the subject."""
+
+
 class Silence:
     """While it lasts, whoever syncs a file in these folders waits without an answer."""
 
