@@ -114,6 +114,8 @@ def not_answered(host: Host, seen: Observation) -> tuple[str, str]:
             "Has the user a login with `sh`? Is another command forced (ForceCommand, or in authorized_keys)?"
             " Does a start-up file (.bashrc) end the session, or read what is meant for the command?"
         )
+        if seen.error_class == "TimeoutError":
+            advice = "Is the host busy, or does a start-up file of the login (.bashrc) wait for something?"
         return f"It was reached, and the runner did not answer: {seen.summary}.", advice
     if "credential" in seen.summary or "private key" in seen.summary:
         advice = (

@@ -176,7 +176,7 @@ def collect(
 ) -> None:
     """Let a host forget settled operations that are old, and refuse late copies of them.
 
-    What is lost there, or not settled here, stays.
+    What is lost there, or not settled here, stays, and so does whatever is younger than the oldest that is not settled.
     """
     from gateway.catalog.values import seconds as seconds_of
 

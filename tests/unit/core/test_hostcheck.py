@@ -114,6 +114,7 @@ def test_a_refusal_is_a_finding_about_the_store(reason: str, words: str) -> None
         ({"summary": "the host refused the connection"}, "reached", "port (22)"),
         ({"phase": Phase.REQUEST_WRITTEN, "summary": "the session ended"}, "shell", "ForceCommand"),
         ({"phase": Phase.RESPONSE_STARTED, "summary": "the session ended"}, "shell", "start-up file"),
+        ({"phase": Phase.REQUEST_WRITTEN, "error_class": "TimeoutError"}, "shell", "Is the host busy"),
         ({"error_class": "ConnectionLost"}, "reached", "no key of a kind that it is believed by"),
     ],
 )
