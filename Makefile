@@ -53,7 +53,7 @@ docs: $(MADE)/dev ## write the reference pages for settings and catalog anew
 bench: $(MADE)/dev ## ratios to a plain proxy, measured side by side; prints a table, writes JSON
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-soak: $(MADE)/dev ## the long tests, many minutes
+soak: $(MADE)/dev ## the long tests, many hours
 	@$(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 wheel: $(MADE)/dev ## build the wheel into dist/

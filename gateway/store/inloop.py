@@ -6,7 +6,6 @@ crash points inside a batch with several items are met. What survives a crash is
 
 import asyncio
 import sqlite3
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -40,9 +39,12 @@ class Medium:
         if self._memory is None:
             self._memory = sqlite.open_writer(None)
             self._memory.deserialize(_empty_database())
-            # Stores come and go on it, and none of them knows whether it is the last.
-            weakref.finalize(self, self._memory.close)
         return self._memory
+
+    def __del__(self) -> None:
+        """Stores come and go on memory, and none of them knows whether it is the last."""
+        if self._memory is not None:
+            self._memory.close()
 
     def drop(self, driver: sqlite3.Connection, writer: Writer) -> None:
         """End a connection as a dying process does: nothing is finished, what was not committed is gone."""

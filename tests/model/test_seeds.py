@@ -1,11 +1,13 @@
 """Whatever a seed brings, no claim is false, nothing is done twice, everything ends, and the log verifies."""
 
+import sqlite3
+
 import pytest
 
 from tests.model import seeds
 from tests.model.cells import missing
 from tests.model.checker import Violation
-from tests.model.medium import USER_TABLES
+from tests.model.medium import USER_TABLES, ReusedMedium
 from tests.model.seeds import run_seeds
 from tests.model.simulation import Simulation
 
@@ -61,6 +63,18 @@ def test_a_database_that_is_given_back_holds_no_row() -> None:
 
     assert "operations" in names
     assert [name for name in names if database.execute(f'SELECT 1 FROM "{name}"').fetchone()] == []
+
+
+def test_a_database_ends_with_its_medium_unless_it_was_given_back() -> None:
+    kept, given = ReusedMedium(), ReusedMedium()
+    closed, open_still = kept.connect(), given.connect()
+    given.give_back()
+
+    del kept, given
+
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        closed.execute("SELECT 1")
+    assert open_still.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_failing_seed_names_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
