@@ -6,6 +6,7 @@ crash points inside a batch with several items are met. What survives a crash is
 
 import asyncio
 import sqlite3
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -29,6 +30,7 @@ class Medium:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self._memory: sqlite3.Connection | None = None
+        self._end: weakref.finalize[[], Medium] | None = None
 
     def connect(self) -> sqlite3.Connection:
         """A connection to what was committed here before; one in memory is closed with the medium."""
@@ -37,14 +39,24 @@ class Medium:
             schema.prepare(driver)
             return driver
         if self._memory is None:
-            self._memory = sqlite.open_writer(None)
-            self._memory.deserialize(_empty_database())
+            driver = sqlite.open_writer(None)
+            driver.deserialize(_empty_database())
+            self.hold(driver)
+            return driver
         return self._memory
 
-    def __del__(self) -> None:
-        """Stores come and go on memory, and none of them knows whether it is the last."""
-        if self._memory is not None:
-            self._memory.close()
+    def hold(self, driver: sqlite3.Connection) -> None:
+        """Be that database in memory. Stores come and go on it, and none knows whether it is the last."""
+        self._memory = driver
+        # What ends in a cycle is finalized in any order, and the connection would complain before its medium closed it.
+        self._end = weakref.finalize(self, driver.close)
+
+    def let_go(self) -> sqlite3.Connection | None:
+        """Give the database in memory away, open; nothing may use this medium any more."""
+        driver, self._memory = self._memory, None
+        if self._end is not None:
+            self._end.detach()
+        return driver
 
     def drop(self, driver: sqlite3.Connection, writer: Writer) -> None:
         """End a connection as a dying process does: nothing is finished, what was not committed is gone."""

@@ -15,12 +15,12 @@ class ReusedMedium(Medium):
     def connect(self) -> sqlite3.Connection:
         """A connection to what was committed here before, at first to an empty database."""
         if self._memory is None and _IDLE:
-            self._memory = _IDLE.pop()
+            self.hold(_IDLE.pop())
         return super().connect()
 
     def give_back(self) -> None:
         """Leave the database to the next seed. Nothing may use this medium any more."""
-        driver, self._memory = self._memory, None
+        driver = self.let_go()
         if driver is None:
             return
         if driver.in_transaction:
